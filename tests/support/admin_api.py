@@ -46,15 +46,15 @@ from sidecar.status.answers import (
 
 READ: Final = "reads-only-0123456789abcdef0123456789"
 CHANGED_MS: Final = 1_790_000_000_000
-"""When policies were changed."""
+"""The time at which policies were changed."""
 
 SCHEDULES: Final = 7
-"""How many are pending one by one."""
+"""The number of schedules that are pending one by one."""
 
 OPERATE: Final = "operates-0123456789abcdef0123456789ab"
 PRODUCE: Final = "produces-0123456789abcdef0123456789ab"
 SEES: Final = "sees-payload-0123456789abcdef01234567"
-"""Reads, and sees what is in records."""
+"""Reads, and sees the contents of records."""
 
 JSON: Final = {"content-type": "application/json"}
 
@@ -77,7 +77,7 @@ def config(**admin: Any) -> Config:
 
 
 class FakeOperations:
-    """Does with a table in memory what the real one does with the policies topic."""
+    """Applies to a table in memory the operations that the real one writes to the policies topic."""
 
     def __init__(self, made: Config) -> None:
         self.config = made
@@ -121,7 +121,7 @@ class FakeOperations:
 
 
 class FakeInquiries:
-    """``partitions`` of each delay topic; records of partition 0 are pending below offset 10."""
+    """Answers for ``partitions`` of each delay topic; records of partition 0 are pending below offset 10."""
 
     def __init__(self, made: Config, partitions: int = 2) -> None:
         self.topics = [topic.name for topic in made.delay_topics]
@@ -152,7 +152,7 @@ class FakeInquiries:
         return LookupAnswer(topic=topic, partition=partition, offset=offset, fate=fate)
 
     def schedules(self, wanted: Wanted, begin: str, most: int) -> SchedulesAnswer:
-        """As many as asked for of SCHEDULES, due one after the other, from where the page before ended."""
+        """Return at most ``most`` of SCHEDULES schedules, due one after the other, from the end of the page before."""
         self.before()
         self.wanted = wanted
         first = int(begin.rpartition("/")[2]) if begin else 0
@@ -167,7 +167,7 @@ class FakeInquiries:
 
 
 class FakeRejected:
-    """What a test has put into the rejected topic of each delay topic, in the order of offsets of partition 0."""
+    """The records that a test puts into rejected topics, in the order of offsets of partition 0."""
 
     def __init__(self) -> None:
         self.records: list[RejectedRecord] = []
@@ -216,7 +216,7 @@ class FakeRejected:
 
 
 class FakeRecords:
-    """What was written, with the broker's time as its timestamp."""
+    """The written records, with the broker's time as their timestamp."""
 
     def __init__(self, timestamp_ms: int = 1_800_000_000_000) -> None:
         self.timestamp_ms = timestamp_ms
@@ -231,7 +231,7 @@ class FakeRecords:
 
 
 class FakeControls:
-    """What was asked to be cancelled, moved or replaced; each time one schedule is, unless it ``fails``."""
+    """The requests to cancel, move or replace; each affects one schedule, unless it ``fails``."""
 
     def __init__(self) -> None:
         self.orders: list[tuple[str, ControlOrder]] = []
@@ -252,7 +252,7 @@ class FakeControls:
 
 
 class FakePulse:
-    """Brokers that answer until a test says since when they do not."""
+    """Brokers that answer until a test sets the time since when they do not."""
 
     def __init__(self) -> None:
         self.since_ms: int | None = None
@@ -262,12 +262,12 @@ class FakePulse:
 
 
 def doubles(operations: FakeOperations, inquiries: Inquiries) -> Services:
-    """With these two, and nothing of note behind the others."""
+    """Return services with these two, and plain doubles for the others."""
     return Services(operations, inquiries, FakeRejected(), FakeRecords(), FakeControls())
 
 
 class _InMemory(httpx.BaseTransport):
-    """Requests go to the application without a socket, each in a loop of its own."""
+    """Gives requests to the application without a socket, each in a loop of its own."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -277,7 +277,7 @@ class _InMemory(httpx.BaseTransport):
 
         async def answered() -> httpx.Response:
             again = httpx.Request(request.method, request.url, headers=request.headers, content=content)
-            # What fails inside is the application's to answer.
+            # An exception that the application does not turn into an answer fails the test.
             transport = httpx.ASGITransport(self._app, raise_app_exceptions=True)
             answer = await transport.handle_async_request(again)
             await answer.aread()
@@ -287,7 +287,7 @@ class _InMemory(httpx.BaseTransport):
 
 
 class Api:
-    """The application within its guard, and what it stands on."""
+    """The application within its guard, and the doubles behind it."""
 
     def __init__(self, directory: Path, *, timeout_s: float = 20.0, **admin: Any) -> None:
         self.token_file = directory / "tokens"

@@ -1,4 +1,4 @@
-"""Records made up in memory for the auditor's join: what was sent, released and rejected."""
+"""Records in memory for the auditor's join: sent, released and rejected ones."""
 
 from dataclasses import asdict
 
@@ -18,14 +18,14 @@ def sent(
     value: bytes | None = b"v",
     at_ms: int = SENT_MS,
 ) -> Record:
-    """A record of the delay topic."""
+    """Make a record of the delay topic."""
     return Record(DELAY, 0, offset, key, value, headers, at_ms, appended=False)
 
 
 def released(
     origin: Record, late_ms: int = 3, *, topic: str = TARGET, offset: int = 0, appended: bool = True
 ) -> Record:
-    """Its copy in a target, as a router writes it."""
+    """Make the copy of a record in a target, as a router writes it."""
     due = due_ms(origin)
     provenance: list[Header] = [
         ("delay-due", b"%d" % due),
@@ -38,7 +38,7 @@ def released(
 
 
 def refused(origin: Record) -> Record:
-    """Its copy in the rejected topic."""
+    """Make the copy of a record in the rejected topic."""
     added: list[Header] = [
         ("delay-error", b"INVALID_SCHEDULE"),
         ("delay-error-message", b"no"),
@@ -48,5 +48,5 @@ def refused(origin: Record) -> Record:
 
 
 def counts(report: AuditReport) -> dict[str, int]:
-    """Everything the report counts that is not 0."""
+    """Return the counts of the report that are not 0."""
     return {name: count for name, count in asdict(report).items() if isinstance(count, int) and count}

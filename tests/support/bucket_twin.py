@@ -1,8 +1,8 @@
-"""A partition with buckets, against the model that knows nothing of buckets.
+"""A partition with buckets, checked against the model that knows nothing of buckets.
 
-What leaves, and in which order, is what would leave if everything were in memory, as far as it is; and at the end all
-of it has left once. Segments and manifests lie in a store of the test that survives crashes; only what a committed
-batch installed is there afterwards.
+As far as entries are in memory, the same ones leave in the same order as if all of them were in memory; and at the end
+each has left once. Segments and manifests lie in a store of the test that survives crashes. After a crash, only the
+manifests that a committed batch installed exist.
 """
 
 import heapq
@@ -35,7 +35,7 @@ class Writing:
 
 
 class TwinWithBuckets(Twin):
-    """Seals, loads, merges and removes between everything else."""
+    """Seals, loads, merges and removes buckets between all other operations."""
 
     def __post_init__(self) -> None:
         self.store: list[Segment] = []
@@ -62,7 +62,7 @@ class TwinWithBuckets(Twin):
         return index
 
     def append(self) -> None:
-        """Append records that are due later, too, so that buckets live for a while."""
+        """Append also records that are due later, so that buckets live for a while."""
         super().append()
         if self.rng.random() < self.far_chance:
             for _ in range(self.rng.randint(1, 4)):
@@ -94,17 +94,17 @@ class TwinWithBuckets(Twin):
             self.writing = Writing(segments, sources[0].from_offset, sources[-1].to_offset, [], ids)
 
     def stored(self, manifest: Manifest, ref: SegmentRef) -> Segment:
-        """What a segment of a bucket holds."""
+        """Return the entries of a segment that belong to the bucket."""
         return [entry for entry in self.store[ref.record_offset] if entry[1] >= manifest.from_offset]
 
     def keep(self, segment: Segment) -> SegmentRef:
-        """Write a segment."""
+        """Write a segment; return its reference."""
         first, last = Position(*segment[0][:2]), Position(*segment[-1][:2])
         self.store.append(segment)
         return SegmentRef(first, last, len(segment), 9, len(self.store) - 1, Placement.INLINE)
 
     def write(self) -> None:
-        """One segment, or, when all are written, the manifest to install."""
+        """Write one segment, or make the manifest to install once all are written."""
         writing = self.writing
         if writing is None:
             return
@@ -123,7 +123,7 @@ class TwinWithBuckets(Twin):
             self.done["nothing left to seal"] += 1
 
     def fail(self) -> None:
-        """The segments were refused, or a source could not be read."""
+        """Give up the seal or the merge: its segments were refused, or a source could not be read."""
         if self.writing is not None:
             if not self.writing.sources:
                 self.index.parts.thaw()
@@ -181,7 +181,7 @@ class TwinWithBuckets(Twin):
             yield offset
 
     def _sealed_to(self, watermark: Position, cursor: int, installs: Installs | None) -> int:
-        """S: the lowest offset that is pending and in no bucket, committed or about to be."""
+        """Return S: the lowest pending offset that is in no bucket, committed or about to be; at most C."""
         sealing = range(0)
         if installs is not None and not (isinstance(installs, Installation) and installs.merged_from):
             sealing = range(installs.manifest.from_offset, installs.manifest.to_offset)
@@ -206,7 +206,7 @@ class TwinWithBuckets(Twin):
             kept_to = max((ref.last for ref in manifest.segments if ref.first <= installed.keep_to), default=watermark)
             stored = [entry for ref in manifest.segments for entry in self.store[ref.record_offset]]
             beyond = {entry[1] for entry in stored if entry[:2] > kept_to}
-            # Of what is due soon whole chunks stay in memory, so a little more than was asked for.
+            # Entries due soon stay in memory by whole chunks, so a little more stays than was asked for.
             assert self.index.parts.frozen is not None
             kept = [
                 c
@@ -217,7 +217,7 @@ class TwinWithBuckets(Twin):
         self.ready = None
 
     def release(self) -> None:
-        # Crashes throw away what is being sealed, so they are rarer here.
+        # Crashes throw away the seal or merge under way, so they are rarer here.
         if self.rng.random() < 0.1:
             super().release()
         else:
@@ -235,7 +235,10 @@ class TwinWithBuckets(Twin):
         assert not is_merge or after >= before, "a merge holds back what is in memory"
 
     def play(self, operations: Mapping[Callable[[], None], float], reads: Sequence[int]) -> Counter[str]:
-        """Do 250 of the operations, as often as their weights say, and check after each; what was done is counted."""
+        """Do 250 of the operations, as often as their weights say, and check after each; return the counts of events.
+
+        Each operation may be preceded by reading and by a step of the clock.
+        """
         for _ in range(250):
             if self.rng.random() < 0.25:
                 self.read(self.rng.choice(reads))

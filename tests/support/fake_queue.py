@@ -27,17 +27,17 @@ class RawMessage:
 
     @property
     def given(self) -> Headers:
-        """What Python is given of the headers; ValueError where they are none."""
+        """Return the headers that Python gets; ValueError where the bytes are no headers."""
         raw = self.raw_headers or b"\0"
         return examined(raw, headers_as_handed_over(raw))
 
 
 _ALIVE: Final[list[object]] = []
-"""What native code may still call, as it may librdkafka: for ever."""
+"""Objects that native code may call at any time, as it may call librdkafka, so they are kept for ever."""
 
 
 class FakeQueue:
-    """Gives messages of which each byte that may be read is memory of its own."""
+    """Gives messages in which each readable field is memory of its own."""
 
     def __init__(self, messages: Sequence[RawMessage], error_text: bytes = b"it broke") -> None:
         self.given_back = 0
@@ -78,7 +78,7 @@ class FakeQueue:
     def _lay(self, at: int, content: bytes | None, *, has_size: bool = True) -> None:
         if content is None:
             return
-        # Not one byte more, so that a sanitizer sees who reads one.
+        # The copy has not one byte more, so that a sanitizer notices a read behind its end.
         copy = (ctypes.c_char * max(len(content), 1)).from_buffer_copy(content or b"\0")
         self._kept.append(copy)
         ctypes.c_void_p.from_address(at).value = ctypes.addressof(copy)

@@ -1,4 +1,4 @@
-"""Messages that a test makes up, and fetches of them."""
+"""Messages of a test, and fetches of them."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -38,5 +38,5 @@ class Given:
 
 
 def fetched(messages: Sequence[Given]) -> Fetch:
-    """What is read of these messages."""
+    """Return the fetch that reads these messages."""
     return Fetch(cast("Sequence[Message]", messages), [message.headers() for message in messages])

@@ -1,4 +1,4 @@
-"""Hands entries of which anything may be wrong to the kernel: ``garbage.py SEED COUNT`` says how many it has taken."""
+"""Hands randomly broken entries to the kernel: ``garbage.py SEED COUNT`` prints how many it has taken."""
 
 import random
 import sys
@@ -23,7 +23,7 @@ def _entry(dice: random.Random) -> Any:
 
 
 def _spoilt(dice: random.Random, node: Any) -> Any:
-    """The same with one thing in it exchanged, left out or doubled, at any depth."""
+    """Return a copy with one part exchanged, left out or doubled, at any depth."""
     if not isinstance(node, tuple | list) or not node or dice.random() < 0.1:
         return dice.choice(_ANYTHING)
     parts = list(node)
@@ -39,7 +39,7 @@ def _spoilt(dice: random.Random, node: Any) -> Any:
 
 
 def main(seed: int, count: int) -> None:
-    """Play so many lists of entries."""
+    """Hand over so many lists of entries."""
     dice = random.Random(seed)
     producer = Producer({"log_level": 0})
     writer = Kernel.chosen({}).writer(producer, StrippedNames(alias.name for alias in NATIVE), b"d/0/")

@@ -9,26 +9,26 @@ class HandClock:
         self._running_s = 1_000.0
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return milliseconds since the epoch."""
         return self._now_ns // 1_000_000
 
     def now_ns(self) -> int:
-        """Nanoseconds since the epoch."""
+        """Return nanoseconds since the epoch."""
         return self._now_ns
 
     def running_s(self) -> float:
-        """Seconds that only go forward."""
+        """Return seconds that only go forward."""
         return self._running_s
 
     def sleep(self, seconds: float) -> None:
-        """Time goes on while somebody sleeps."""
+        """Let time go on instead of sleeping."""
         self.go_on(seconds)
 
     def go_on(self, seconds: float) -> None:
-        """Both times move on by so much."""
+        """Move both times on by so much."""
         self._now_ns += round(seconds * 1_000_000_000)
         self._running_s += seconds
 
     def set_back(self, seconds: float) -> None:
-        """Only the time of day is set back."""
+        """Set back only the time of day."""
         self._now_ns -= round(seconds * 1_000_000_000)

@@ -1,4 +1,4 @@
-"""What a module imports, read from its syntax tree: late imports too, and those for types or by a string."""
+"""The imports of a module, read from its syntax tree: late imports too, and those for types or by a string."""
 
 import ast
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Import(NamedTuple):
-    """One imported module (``a.b.c``) and the line that does it."""
+    """One imported module (``a.b.c``) and the line of the import."""
 
     line: int
     module: str
@@ -19,10 +19,10 @@ class Import(NamedTuple):
 
 
 def imports_of(source: str, package: str) -> list[Import]:
-    """Return every import of a module whose package is ``package``, relative ones spelled out.
+    """Return every import of a module whose package is ``package``, with relative imports made absolute.
 
-    ``from a import b`` counts as ``a.b``: whether ``b`` is a module cannot be told from the tree, and every
-    rule is about a prefix.
+    ``from a import b`` counts as ``a.b``: the tree does not show whether ``b`` is a module, and every rule is about a
+    prefix.
     """
     return [found for node in ast.walk(ast.parse(source)) for found in _imports_in(node, package)]
 

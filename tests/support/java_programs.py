@@ -15,7 +15,7 @@ _FETCH_S: Final = 600
 def libraries(name: str, pom: Path, *options: str) -> Path:
     """Return the folder of the jars that a pom names; KafkaUnavailable when Maven cannot fetch them.
 
-    Fetch them once for each content of the pom and each list of ``options``, which Maven gets.
+    Each content of the pom, with each list of ``options`` for Maven, is fetched once.
     """
     content = pom.read_bytes() + "".join(options).encode()
     target = maven.cache_dir().with_name(f"{name}-{maven.digest(content)}")

@@ -1,6 +1,7 @@
-"""End with one line when tests are going to need a Kafka and this machine has none.
+"""Ends with one line when tests need a Kafka and this machine has none.
 
-Tests that run in one process say it themselves (``tests/conftest.py``); none of several can end the run of all.
+Tests that run in one process report it themselves (``tests/conftest.py``). One of several processes cannot end the run
+of all.
 """
 
 import sys

@@ -15,7 +15,7 @@ _SILENT = Path(maven.__file__).with_name("log4j2.yaml")
 
 
 def class_path() -> str:
-    """The class path of broker, clients and tools; KafkaUnavailable when it cannot be had."""
+    """Return the class path of broker, clients and tools; KafkaUnavailable when it cannot be had."""
     libs = maven.jars(print)
     tools = libs.with_name(f"kafka-tools-{maven.kafka_version()}")
     with maven.locked(maven.lock_file(tools)):
@@ -25,19 +25,19 @@ def class_path() -> str:
 
 
 def command(main_class: str, *arguments: str, classes: str | None = None) -> list[str]:
-    """A command that runs one of Kafka's classes, as the scripts of a Kafka installation do."""
+    """Return a command that runs one of Kafka's classes, as the scripts of a Kafka installation do."""
     java = [maven.java().path, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={_SILENT}"]
     return [*java, "-cp", class_path() if classes is None else classes, main_class, *arguments]
 
 
 def acls() -> str:
-    """The class behind kafka-acls.sh: it lies elsewhere in older versions."""
+    """Return the class behind kafka-acls.sh: it lies elsewhere in older versions."""
     major, minor, *_ = map(int, maven.kafka_version().split("."))
     return "org.apache.kafka.tools.AclCommand" if (major, minor) >= MOVED_ACLS else "kafka.admin.AclCommand"
 
 
 def run(main_class: str, arguments: Sequence[str], stdin: str = "") -> str:
-    """Run a tool to its end and return what it printed; AssertionError with that when it failed."""
+    """Run a tool to its end and return its output; AssertionError with the output when it failed."""
     call = command(main_class, *arguments)
     done = subprocess.run(call, input=stdin, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, f"{main_class} {arguments}:\n{done.stdout}{done.stderr}"

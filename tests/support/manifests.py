@@ -1,4 +1,4 @@
-"""Manifests and entries for tests, written short."""
+"""Manifests and entries for tests, in a short notation."""
 
 from collections.abc import Sequence
 
@@ -19,22 +19,22 @@ def manifest(
 
 
 def ref(segment: Sequence[Place], record_offset: int = 0) -> SegmentRef:
-    """Return what a manifest says of a segment that holds these (due, offset)."""
+    """Return the reference to a segment that holds these (due, offset)."""
     first, last = Position(*segment[0]), Position(*segment[-1])
     return SegmentRef(first, last, len(segment), 100 * len(segment), record_offset, Placement.INLINE)
 
 
 def bucket(bucket_id: int, *segments: Sequence[Place], loaded_to: Place = BEFORE_ALL) -> Bucket:
-    """Return a bucket of which everything up to ``loaded_to`` is in memory or has left."""
+    """Return a bucket in which every entry up to ``loaded_to`` is in memory or has left."""
     return Bucket(manifest(bucket_id, *segments), Position(*loaded_to))
 
 
 def entries(*places: Place) -> list[Entry[str]]:
-    """Return entries whose payload says which ones they are."""
+    """Return entries whose payloads name them."""
     return [(due_ms, offset, f"{due_ms}/{offset}") for due_ms, offset in places]
 
 
 def places(found: Sequence[Entry[str]]) -> list[Place]:
-    """Return (due, offset) of entries, having seen that each has its own payload."""
+    """Return (due, offset) of entries, after a check that each has its own payload."""
     assert all(payload == f"{due_ms}/{offset}" for due_ms, offset, payload in found)
     return [(due_ms, offset) for due_ms, offset, _ in found]

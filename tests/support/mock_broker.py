@@ -1,11 +1,11 @@
-"""The broker that librdkafka brings along for tests: in the process, without read_committed, there in a moment."""
+"""The broker that librdkafka brings along for tests: in this process, started at once, without read_committed."""
 
 from typing import Any, NamedTuple, Self
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 PARTITIONS = 4
-"""Of each topic, which comes into being when it is written to."""
+"""Partitions of each topic; the first write creates a topic."""
 
 _WAIT_S = 10.0
 
@@ -23,7 +23,7 @@ class Seen(NamedTuple):
 
 
 class MockBroker:
-    """One broker, and a producer within a transaction; a context. Settings are the producer's."""
+    """A context with one broker, and a producer within a transaction. Settings are the producer's."""
 
     def __init__(self, **settings: object) -> None:
         self.producer = Producer(
@@ -57,9 +57,9 @@ class MockBroker:
         self._consumer.close()
 
     def written(self, *topics: str) -> list[Seen]:
-        """What was written since it was last asked, by topic and partition and in order."""
+        """Return the records written since the last call, by topic and partition and in order."""
         for topic in topics:
-            # It is there from then on.
+            # The request creates a missing topic.
             self.producer.list_topics(topic, timeout=_WAIT_S)
         places = [(topic, partition) for topic in topics for partition in range(PARTITIONS)]
         self._consumer.assign([TopicPartition(*place, self._read_to.get(place, 0)) for place in places])

@@ -1,8 +1,8 @@
 """Named schedules on the index alone: random work with crashes, seals and merges, and an independent checker.
 
-The checker knows the log and what was committed, in its order, and nothing of how a control is evaluated: each schedule
-is released once or in exactly one receipt, each control has exactly one receipt, and nothing that lay in front of a
-control is released once its receipt is committed.
+The checker knows the log and the commits in their order, and nothing of how a control is evaluated. Each schedule must
+be released once or be in exactly one receipt. Each control must have exactly one receipt. No schedule that lay in front
+of a control may be released once the receipt of the control is committed.
 """
 
 import heapq
@@ -61,7 +61,7 @@ class Writing:
 
 @dataclass
 class NamedTwin:
-    """A partition, its log, and what is committed of it."""
+    """A partition, its log, and everything that was committed."""
 
     index_class: ClassVar[type[PartitionIndex[Row, Row]]] = PartitionIndex
 
@@ -78,7 +78,7 @@ class NamedTwin:
     done: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        # Apart, so that all else is as it would be without.
+        # A random generator of its own, so that all else is the same without pages.
         self.paging = random.Random(0)
         self.rules = SealRules(time_step_ms=self.rng.choice([20, 500]), segment_entries=self.rng.choice([1, 3, 10]))
         self.set_back_ms = self.rng.choice([10, 40, 200])
@@ -125,7 +125,7 @@ class NamedTwin:
         self.done["replayed" if receipt is None else receipt.outcome] += 1
 
     def read_ids(self, id_hash: bytes) -> None:
-        """Tell where an id is in those buckets of which that is not known."""
+        """Tell the index the places of an id in those buckets where they are unknown."""
         names = self.index.named.names
         names.ask()
         if id_hash not in names.lookup:
@@ -149,7 +149,7 @@ class NamedTwin:
                 run.compact()
 
     def look_up(self, offsets: range, pages: Sequence[IdPageRef]) -> None:
-        """Tell what a bucket has of the ids that are looked for."""
+        """Tell the index the places that a bucket has of the ids that are looked for."""
         lookup = self.index.named.names.lookup
         found: dict[bytes, list[Position]] = {}
         for number, numbers in lookup.sought.in_pages(pages):
@@ -173,7 +173,7 @@ class NamedTwin:
                 self.index.confirm()
                 self.ready = None
                 deque(self.index.parts.dropping(), maxlen=0)
-                # Only now everything indexed is below C.
+                # Only after the confirmation does every indexed offset lie below C.
                 if self.rng.random() < 0.3:
                     self.freeze()
                 return
@@ -215,7 +215,7 @@ class NamedTwin:
             self.writing = Writing(segments, sources[0].from_offset, sources[-1].to_offset, ids)
 
     def write(self) -> None:
-        """One segment, or the manifest once all are written."""
+        """Write one segment, or make the manifest to install once all are written."""
         writing = self.writing
         if writing is None:
             return
@@ -239,7 +239,7 @@ class NamedTwin:
                 self.index.discard_frozen()
 
     def id_pages(self, writing: Writing) -> tuple[IdPageRef, ...] | None:
-        """Write which ids a bucket has; None where that is not known of a source."""
+        """Write the ids of a bucket as pages; return None where a source has unknown ids."""
         rows: Iterable[bytes] = rows_in_order(self.index.named.names.frozen)
         if writing.sources:
             sources = [self.manifests[each].id_pages for each in writing.sources]
@@ -254,7 +254,7 @@ class NamedTwin:
         return tuple(refs)
 
     def fail(self) -> None:
-        """The segments were refused, or a source could not be read."""
+        """Give up the seal or the merge: its segments were refused, or a source could not be read."""
         if self.writing is not None:
             if not self.writing.sources:
                 self.index.thaw()
@@ -280,7 +280,7 @@ class NamedTwin:
         self.now_ms = max(0, self.now_ms + self.rng.randint(-self.set_back_ms, self.set_back_ms + 20))
 
     def play(self, steps: int) -> Counter[str]:
-        """Do so many things at random, bring it to its end, and check all of it; what was done is counted."""
+        """Do so many random operations, let everything leave, and check it; return counts of the events."""
         weights = {
             self.append: 2.0, self.release: 3.0, self.clock: 2.0, self.freeze: 3.0, self.write: 6.0,
             self.merge: 2.0, self.load: 1.0, self.remove: 0.7, self.crash: 0.1, self.fail: 0.1,
@@ -301,14 +301,14 @@ class NamedTwin:
             self.index.check()
             if not self.index.owed and not self.index.pending and not self.manifests and not batch.installs:
                 break
-        # The bits of what has just gone go with the next transaction.
+        # The mask bits of the last removed entries go with the next transaction.
         self.confirm(self.index.plan(self.now_ms, 5, 10_000))
         self.index.confirm()
         self.check()
         return self.done
 
     def check_pending(self) -> None:
-        """Check that cancelled records are not told as pending, wherever they lie behind W."""
+        """Check that cancelled records are not counted as pending, in any place behind W."""
         parts, mask, progress = self.index.parts, self.index.named.mask, self.index.committed
         stored = [
             entry[1]
@@ -327,7 +327,7 @@ class NamedTwin:
         self.done["cancelled before they were sealed"] += waiting
 
     def check(self) -> None:
-        """Whether every record and control has come to exactly one end, in the right order."""
+        """Check that every record and control has come to exactly one end, in the right order."""
         ends: Counter[int] = Counter()
         receipts: dict[int, int] = {}
         for place, each in enumerate(self.left):

@@ -1,4 +1,4 @@
-"""Packed payloads of random rows, for tests of what keeps them."""
+"""Packed payloads of random rows, for tests of the structures that keep them."""
 
 import random
 from collections.abc import Callable
@@ -14,7 +14,7 @@ ROUTES: Final[list[Route]] = ["orders", "bills", ("orders", "bills")]
 
 
 def kept(packer: RowPacker, rng: random.Random) -> Callable[[int], Payload]:
-    """What makes the payload of an offset."""
+    """Return a function that makes the payload of an offset."""
 
     def payload(offset: int) -> Payload:
         route: Route = rng.choice(ROUTES)

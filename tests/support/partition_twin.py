@@ -1,7 +1,7 @@
-"""A partition told by a list of records, and the index beside it: every operation on both, and both compared.
+"""A partition as a list of records, and the index beside it: every operation runs on both, and both are compared.
 
 A record is done if and only if its offset is below C and (due, offset) is at or before W; a rejected one if and only if
-its offset is below C. What a batch holds follows from that alone, and the model says it as plainly as can be.
+its offset is below C. The contents of a batch follow from that alone, and the model computes them in the plainest way.
 """
 
 import random
@@ -40,12 +40,12 @@ class Model:
     indexed_to: int
 
     def plan(self, now_ms: int, max_entries: int, max_bytes: int) -> tuple[list[int], list[int], list[int], Progress]:
-        """Offsets of late, due and rejected records of the next batch, and its progress."""
+        """Return the offsets of late, due and rejected records of the next batch, and its progress."""
         open_rows = [row for row in self.log if row.offset < self.indexed_to and not row.is_done(self.committed)]
         accepted = [(row.due_ms, row.offset) for row in open_rows if row.due_ms is not None]
         late = [place for place in accepted if place <= self.committed.watermark]
         waiting = sorted(place for place in accepted if place > self.committed.watermark)
-        # A late record that is not due now holds everything behind it.
+        # A late record that is not due now holds back everything behind it.
         cursor = min([offset for due_ms, offset in late if due_ms > now_ms], default=self.indexed_to)
         most = min(max_entries, max(max_bytes // PAYLOAD_BYTES, 1))
         due = [place for place in waiting if place[0] <= now_ms][:most]
@@ -66,7 +66,7 @@ class Model:
 
 @dataclass
 class Twin:
-    """The same operations on the index and on the model, and everything that was committed."""
+    """Does the same operations on the index and on the model, and keeps everything that was committed."""
 
     rng: random.Random
     log: list[Row] = field(default_factory=list)
@@ -104,7 +104,7 @@ class Twin:
         self.check()
 
     def crash(self) -> None:
-        """Throw everything away and index again from what was committed."""
+        """Discard the index, and index again from the committed progress."""
         self.index = self.new_index()
         self.model.indexed_to = self.index.indexed_to
         self.check()

@@ -1,4 +1,4 @@
-"""Where the files of this project lie."""
+"""Folders of this project."""
 
 from pathlib import Path
 from typing import Final
@@ -7,4 +7,4 @@ ROOT: Final = Path(__file__).parents[2]
 """The source tree."""
 
 GOLDEN: Final = ROOT / "tests" / "unit" / "snapshots" / "golden"
-"""What earlier versions have written. No file in it is ever written again."""
+"""The folder of files that earlier versions have written; no file in it is ever written again."""

@@ -11,25 +11,25 @@ NOW_MS = 1_800_000_000_000
 
 
 def decide(_offset: int, record: Record) -> Schedule:
-    """By the rules of the topic."""
+    """Decide a record by the rules of the topic."""
     decision = RULES.decide(record.headers, record.timestamp_ms)
     assert isinstance(decision, Schedule)
     return decision
 
 
 def record_at(due_ms: int, value: bytes = b"v") -> Record:
-    """A record that is due then."""
+    """Make a record that is due then."""
     headers = [("deliver-at", b"%d" % due_ms), ("deliver-to", b"other"), ("trace", b"x")]
     return Record(b"k%d" % due_ms, value, headers, NOW_MS)
 
 
 def loose(record: Record) -> Payload:
-    """As a record is kept that is due soon."""
+    """Return the payload of a record that is due soon."""
     return scheduled(decide(0, record), size_of(record), record)
 
 
 def tight(record: Record, packer: RowPacker) -> Packed:
-    """As a record is kept that waits for long."""
+    """Return the packed payload of a record that waits for long."""
     row = packer.pack(record.key, record.value, record.headers)
     assert row is not None
     return packed(record.timestamp_ms, row, packer)

@@ -1,4 +1,4 @@
-"""Where records of an id wait, for tests without buckets and without anything that is held."""
+"""Places of records by id, for tests without buckets and held records."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,12 +6,12 @@ from index.progress import Position
 
 
 class NothingStored:
-    """All is in memory as it was indexed."""
+    """Every record is in memory as it was indexed."""
 
     def are_known(self, _deliver_id: bytes, _following: Iterable[bytes]) -> bool:
-        """There is nothing to be known."""
+        """Return True: there are no places to read."""
         return True
 
     def held(self, _deliver_id: bytes) -> Mapping[Position, int]:
-        """Nothing."""
+        """Return no held records."""
         return {}

@@ -6,7 +6,7 @@ from sidecar.rights.acls import Acl
 
 
 def by_resource(needed: Iterable[Acl]) -> dict[tuple[str, str, str], str]:
-    """Operations of each resource, in the order given."""
+    """Return the operations of each resource, in the order given."""
     found: dict[tuple[str, str, str], str] = {}
     for acl in needed:
         found[acl.resource] = f"{found.get(acl.resource, '')} {acl.operation}".strip()

@@ -1,4 +1,4 @@
-"""Any kind of run against the list of its entries, and a way to keep entries in many small runs."""
+"""Any kind of run, compared with the list of its entries; and many small runs for tests."""
 
 import random
 from bisect import bisect_left
@@ -31,13 +31,13 @@ SMALL_RUNS: Final[Runs[Any]] = Runs(_waiting_of, ListRun, enough=3)
 
 
 def some_entries(rng: random.Random, count: int, payload: Callable[[int], P], spread: int) -> list[Entry[P]]:
-    """Return entries in release order, of which some are due at the same time."""
+    """Return entries in release order, some of them due at the same time."""
     offsets = sorted(rng.sample(range(5 * count), count))
     return sorted(((rng.randint(0, spread), offset, payload(offset)) for offset in offsets), key=lambda each: each[:2])
 
 
 def compare(rng: random.Random, entries: list[Entry[P]], make: Callable[[list[Entry[P]]], Run[P]]) -> None:
-    """Do random things to a run, and to the list of its entries."""
+    """Do random operations on a run, and on the list of its entries, and compare both."""
     run, naive = make([*entries]), [*entries]
     for _ in range(40):
         places = [each[:2] for each in naive]

@@ -1,6 +1,6 @@
-"""Bodies of segments with some bytes exchanged, left out or added: ``segment_bodies.py SEED COUNT`` has them decoded.
+"""Decodes bodies of segments with some bytes exchanged, left out or added: ``segment_bodies.py SEED COUNT``.
 
-It says how many the kernel has decoded, and how many it has left to Python.
+It prints how many the kernel has decoded, and how many it has left to Python.
 """
 
 import random
@@ -31,7 +31,7 @@ def _body(dice: random.Random, *, rows: bool) -> bytes:
 
 
 def damaged(seed: int, *, rows: bool) -> bytes:
-    """A segment of a few records, in whose body up to three things are wrong."""
+    """Return a segment of a few records, in whose body up to three things are wrong."""
     dice = random.Random(seed)
     body = bytearray(_body(dice, rows=rows))
     for _ in range(dice.randrange(4)):
@@ -49,8 +49,8 @@ def damaged(seed: int, *, rows: bool) -> bytes:
 
 
 def main(seed: int, count: int) -> None:
-    """Have so many decoded."""
-    from sidecar.kernel import _segments  # noqa: PLC0415 -- the rest is of use where it is not compiled
+    """Decode so many bodies."""
+    from sidecar.kernel import _segments  # noqa: PLC0415 -- other functions serve without it
 
     bodies = [damaged(seed + each, rows=each % 2 == 0) for each in range(count)]
     decoded = sum(_segments.decode(body, Record) is not None for body in bodies)

@@ -1,4 +1,4 @@
-"""Stored values for tests: what the golden files of segments and manifests hold, and ways to damage values."""
+"""Stored values for tests: the contents of the golden files of segments and manifests, and ways to damage values."""
 
 import random
 from collections.abc import Callable
@@ -62,7 +62,9 @@ MARKED = replace(
         MANIFEST.segments[2],
     ),
 )
-"""With the due times of some entries, which version 1 did not have at first; nobody has looked into the last one."""
+"""The manifest with the due times of some entries, a later addition to version 1; those of the last segment are
+unknown.
+"""
 
 NAMED = replace(
     MANIFEST,
@@ -71,11 +73,11 @@ NAMED = replace(
         IdPageRef(b"\x7a" * HASH_BYTES, 3, 120, 9_004),
     ),
 )
-"""With pages of ids, which version 1 did not have at first."""
+"""The manifest with pages of ids, a later addition to version 1."""
 
 
 def golden(name: str) -> bytes:
-    """Return what lies in the golden file ``name``."""
+    """Return the content of the golden file ``name``."""
     return (GOLDEN / name).read_bytes()
 
 
@@ -87,7 +89,7 @@ def flipped(stored: bytes, bit: int) -> bytes:
 
 
 def forged(kind: Kind, stored: bytes, rng: random.Random) -> bytes:
-    """Return the value with its body damaged in one to three places, under a checksum that is right."""
+    """Return the value with its body damaged in one to three places, under a correct checksum."""
     body = bytearray(unwrap(kind, stored))
     for _ in range(rng.randint(1, 3)):
         rng.choice(_DAMAGES)(body, rng)

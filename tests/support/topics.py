@@ -1,4 +1,4 @@
-"""Create topics in a cluster, and wait until they can be used."""
+"""Topics in a cluster: created, and waited for until they can be used."""
 
 import time
 

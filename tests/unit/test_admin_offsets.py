@@ -1,4 +1,4 @@
-"""Offsets that the client answers for in place of brokers, and when they are asked for again."""
+"""Offsets that the client answers in place of brokers, and when it asks the brokers again."""
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
@@ -22,7 +22,7 @@ Answer = int | KafkaError
 
 
 class Asked:
-    """An admin client whose answers are given, a row a question; the last of them stays."""
+    """An admin client with prepared answers, one row for each question; the last row stays."""
 
     def __init__(self, *answers: Mapping[Place, Answer], led: Iterable[Place] = (), away: bool = False) -> None:
         self._answers = list(answers)

@@ -21,12 +21,12 @@ KAFKA: Final[dict[str, str]] = SERVICES["kafka"]["environment"]
 
 
 def _listeners(key: str) -> dict[str, str]:
-    """Names of listeners with their addresses."""
+    """Return the names of listeners with their addresses."""
     return dict(each.split("://") for each in KAFKA[key].split(","))
 
 
 def _published(service: str) -> dict[int, tuple[str, int]]:
-    """Ports in the container, with address and port of this machine."""
+    """Return the ports in the container, with address and port of this machine."""
     found = (port.rsplit(":", 2) for port in SERVICES[service]["ports"])
     return {int(inside): (host, int(outside)) for host, outside, inside in found}
 

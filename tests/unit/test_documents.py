@@ -1,4 +1,4 @@
-"""What documents promise to be complete: the runbook, the tables of policies, headers, codes and presets."""
+"""Documents that promise to be complete: the runbook, the tables of policies, headers, codes and presets."""
 
 import re
 from typing import Final
@@ -46,7 +46,7 @@ EXAMPLES: Final = {
 def test_every_alert_has_an_entry_in_the_runbook_and_each_entry_an_alert() -> None:
     shipped = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text(encoding="utf-8"))
     alerts = [rule["alert"] for group in shipped["groups"] for rule in group["rules"]]
-    # Made by the chart itself, one for each delay topic of its values.
+    # The chart itself makes these alerts, one for each delay topic of its values.
     alerts += re.findall(r"^alert: (\w+)$", (CHART / "templates" / "prometheusrule.yaml").read_text(), re.MULTILINE)
     entries = re.findall(r"^### (DelayRouter\w+)$", OPERATIONS, re.MULTILINE)
     assert sorted(entries) == sorted(alerts)

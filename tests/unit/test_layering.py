@@ -1,8 +1,7 @@
 """The direction of dependencies between the rooms, and the size of their modules.
 
-THINK HARD BEFORE CHANGING AN ALLOW-LIST HERE. The lists are what keeps the core free of I/O and time (so that
-it can be simulated and replayed), the auditor independent of what it judges, and Spark jobs free of the
-router.
+THINK HARD BEFORE CHANGING AN ALLOW-LIST HERE. The lists keep the core free of I/O and time (so that it can be simulated
+and replayed), the auditor independent of the router that it judges, and Spark jobs free of the router.
 """
 
 import ast
@@ -75,7 +74,7 @@ _RUNTIME = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a room may import: prefixes of dotted names, besides itself."""
+    """The modules that a room may import: prefixes of dotted names, besides the room itself."""
 
     allowed: frozenset[str]
 
@@ -89,8 +88,8 @@ def _within(module: str, prefix: str) -> bool:
 
 
 _RULES = {
-    # cronsim is arithmetic on a local time it is given. The rules of time zones are not here: zoneinfo reads files, so
-    # they are loaded in the router (sidecar/series/zones.py) and handed in as a tzinfo.
+    # cronsim is arithmetic on a given local time. The rules of time zones are elsewhere: zoneinfo reads files, so the
+    # router loads them (sidecar/series/zones.py) and passes them in as a tzinfo.
     "index": Rule(_PURE_STDLIB | {"index", "sortedcontainers", "pyroaring", "cronsim"}),
     "snapshots": Rule(_PURE_STDLIB | {"snapshots", "index", "google.protobuf", "pyroaring"}),
     # The last three are extras: imported only where a Docker engine answers, or router.msk_region is set.
@@ -118,7 +117,7 @@ _RULES = {
 _EVERYBODY = frozenset(
     {"__version__", "clock", "context", "durations", "failpoints", "lateness", "limits", "logs", "metrics", "ports"}
 )
-"""What each room of the router may import, besides ``index`` and ``snapshots``."""
+"""The modules that each room of the router may import, besides ``index`` and ``snapshots``."""
 
 _INNER: dict[str, frozenset[str]] = {
     "config": frozenset(),
@@ -185,10 +184,10 @@ _INNER: dict[str, frozenset[str]] = {
     "local_kafka": frozenset(),
     "demo": frozenset({"audit", "local_kafka"}),
 }
-"""Which rooms of the router each room may import, in the order of their floors."""
+"""The rooms of the router that each room may import, in the order of their floors."""
 
 _CONNECTS = "app"
-"""Everything is made and connected in this one module, so it may import any room but the command line's."""
+"""The one module that makes and connects everything, so it may import any room but the command line's."""
 
 _ENGINE = frozenset(
     {
@@ -205,7 +204,7 @@ _ENGINE = frozenset(
         *("partition.rule_changes", "partition.status", "partition.tail", "partition.takeover"),
     }
 )
-"""Modules that decide and order for one partition: what the simulation plays."""
+"""Modules that decide and order for one partition: the simulation runs exactly these."""
 
 _ENGINE_ALLOWED = Rule(
     _PURE_STDLIB
@@ -215,20 +214,20 @@ _ENGINE_ALLOWED = Rule(
     | {"sidecar.metrics", "sidecar.tracing.releases"}
     | {"sidecar.policies.settings.SettingsSource", "sidecar.policies.table.TopicSettings"}
 )
-"""No client, thread, socket or clock; and of ours no module that has one, but for metrics, logs and traces."""
+"""No client, thread, socket or clock; and no own module that has one, but for metrics, logs and traces."""
 
 _MAX_FILES = 14
-"""Of a room, its ``__init__`` included."""
+"""Most files of a room, its ``__init__`` included."""
 
 _JOBS: dict[str, frozenset[str]] = {
     "audit": frozenset(),
     "schedule": frozenset(),
     "buckets": frozenset(),
     "build": frozenset({"buckets"}),
-    # It protects what it reads as they protect what they write.
+    # An export protects the records it reads by intents, as a build protects the buckets it writes.
     "export": frozenset({"build", "buckets"}),
 }
-"""Which rooms of the Spark jobs each room may import, besides what they share."""
+"""The rooms of the Spark jobs that each room may import, besides the shared modules."""
 
 _SHARED_BY_JOBS = frozenset(
     {"cli_common", "cluster", "errors", "formats", "jars", "kernel", "session", "settings", "source", "stages"}
@@ -238,7 +237,7 @@ _SHARED_BY_JOBS = frozenset(
 # Commands for a person: they read a file or standard input, and only hand bytes to their room.
 _COMMANDS = {"snapshots/__main__.py": frozenset({"argparse", "os", "pathlib", "sys"})}
 
-# It judges what the router did, so it may not share a line with it.
+# The auditor judges the work of the router, so it may not share a line with it.
 _AUDITOR = Rule(_STDLIB | {"confluent_kafka", "sidecar.audit"})
 
 
@@ -346,7 +345,7 @@ def test_modules_of_the_core_import_each_other_in_no_circle(top: str) -> None:
         }
         for name, (path, package) in names.items()
     }
-    # Raises, naming the circle.
+    # Raises CycleError, which names the circle.
     assert len(tuple(TopologicalSorter(uses).static_order())) == len(names)
 
 

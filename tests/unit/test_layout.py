@@ -1,4 +1,4 @@
-"""The tests lie as the source does, and none leans on another."""
+"""Each folder of unit tests is a folder of the source, and no test file imports another."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""An image for a release is built on a base that cannot be another one tomorrow."""
+"""A release image is built on a base image that cannot change."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ DIGEST = "python@sha256:" + "0123456789abcdef" * 4
 
 
 def _make(tmp_path: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run make with a docker that only says how it was called."""
+    """Run make with a docker that only prints its arguments."""
     docker = tmp_path / "docker"
     docker.write_text('#!/bin/sh\necho "docker $*"\n')
     docker.chmod(0o755)

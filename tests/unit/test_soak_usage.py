@@ -1,4 +1,4 @@
-"""What the soak test takes for a leak."""
+"""The growth that the soak test reports as a leak."""
 
 from tests.faults.usage import GROWTH_BYTES, GROWTH_COUNT, Sample, Usage
 

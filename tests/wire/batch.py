@@ -1,4 +1,4 @@
-"""Record batches (magic 2) with anything in them, and what a log holds read back.
+"""Record batches (magic 2) with any content, and batches read back from a log.
 
 https://kafka.apache.org/documentation/#recordbatch
 """
@@ -25,7 +25,7 @@ _BODY = struct.Struct(">hiqqqhii")
 
 @dataclass(frozen=True, slots=True)
 class WireRecord:
-    """One record; ``raw_headers`` stands for the count and all headers, whatever ``headers`` says."""
+    """One record; if given, ``raw_headers`` replaces the count and all headers of ``headers``."""
 
     key: bytes | None = None
     value: bytes | None = None
@@ -36,7 +36,7 @@ class WireRecord:
     offset_delta: int | None = None
 
     def encode(self, offset_delta: int) -> bytes:
-        """The record with its length in front of it."""
+        """Encode the record with its length in front of it."""
         offset_delta = offset_delta if self.offset_delta is None else self.offset_delta
         headers = encode_headers(self.headers) if self.raw_headers is None else self.raw_headers
         body = b"".join(
@@ -54,11 +54,11 @@ class WireRecord:
 
 @dataclass(frozen=True, slots=True)
 class WireBatch:
-    """A batch of records; what is not given is what a right batch would have.
+    """A batch of records; omitted fields get the values of a correct batch.
 
-    ``base_ms`` is the timestamp that the records count from (now: what is older than the retention of its topic may be
-    gone at once), ``flags`` are the bits of the attributes beside the codec, ``content`` stands for all encoded
-    records, which may be compressed then.
+    ``base_ms`` is the timestamp that the records count from. It defaults to now: records older than the retention of
+    their topic may be gone at once. ``flags`` are the bits of the attributes beside the codec. ``content`` replaces all
+    encoded records by bytes that are written as they are, compressed or not.
     """
 
     records: Sequence[WireRecord] = ()
@@ -77,7 +77,7 @@ class WireBatch:
     crc: int | None = None
 
     def encode(self) -> bytes:
-        """The bytes of the batch, checksum included."""
+        """Encode the batch, checksum included."""
         content = self.content
         if content is None:
             plain = b"".join(record.encode(number) for number, record in enumerate(self.records))
@@ -103,7 +103,7 @@ class WireBatch:
 
 
 def encode_headers(headers: Sequence[WireHeader]) -> bytes:
-    """Count and headers, as a record has them at its end."""
+    """Encode count and headers, as a record has them at its end."""
     parts = [varint(len(headers))]
     for name, content in headers:
         parts += varint(len(name)), name, _nullable(content)
@@ -111,7 +111,7 @@ def encode_headers(headers: Sequence[WireHeader]) -> bytes:
 
 
 def decode_headers(raw: bytes) -> list[WireHeader]:
-    """What ``encode_headers`` made; AssertionError when there is anything behind it."""
+    """Decode the output of ``encode_headers``; AssertionError when bytes follow it."""
     headers, at = _read_headers(raw, 0)
     assert at == len(raw), f"{len(raw) - at} bytes behind the headers"
     return headers
@@ -132,16 +132,16 @@ class StoredBatch(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether it holds the end of a transaction, and no records."""
+        """Holds the end of a transaction, and no records."""
         return bool(self.attributes & CONTROL)
 
     @property
     def is_transactional(self) -> bool:
-        """Whether it was written in a transaction."""
+        """Was written in a transaction."""
         return bool(self.attributes & TRANSACTIONAL)
 
     def records(self) -> Iterator[tuple[int, WireRecord, int]]:
-        """Each record with its offset and its timestamp."""
+        """Yield each record with its offset and its timestamp."""
         plain, at = codecs.decompress(self.attributes & _CODEC, self.content), 0
         for _ in range(self.records_count):
             size, at = read_varint(plain, at)
@@ -152,7 +152,7 @@ class StoredBatch(NamedTuple):
 
 
 def decode_batches(content: bytes) -> Iterator[StoredBatch]:
-    """The whole batches of what a fetch returned; the last one may be cut off."""
+    """Yield the whole batches of a fetch; the last one may be cut off, and is left out then."""
     at = 0
     while at + 12 <= len(content):
         base_offset, size = struct.unpack_from(">qi", content, at)

@@ -25,7 +25,7 @@ _FETCH_BYTES: Final = 64 << 20
 _TRIES: Final = 500
 _CONCURRENT_TRANSACTIONS: Final = 51
 _NOT_YET: Final = frozenset({14, 15, 16, _CONCURRENT_TRANSACTIONS})
-"""Also a coordinator that is loading, is not there yet, or is not the one."""
+"""Codes to try again: the end of another transaction, or a coordinator that is loading, missing, or elsewhere."""
 _TRANSACTION: Final = 1
 _COMMIT: Final = 1
 
@@ -50,12 +50,12 @@ class Stored(NamedTuple):
 
 
 def stored(offset: int, record: WireRecord, timestamp_ms: int) -> Stored:
-    """A record of a batch that was read."""
+    """Return a record of a batch that was read."""
     return Stored(offset, record.key, record.value, tuple(record.headers), timestamp_ms, record.raw_headers or b"")
 
 
 class Fetched(NamedTuple):
-    """What one fetch of a partition returned; ``aborted`` are pairs of producer id and first offset."""
+    """The result of one fetch of a partition; ``aborted`` are pairs of producer id and first offset."""
 
     high_watermark: int
     last_stable_offset: int
@@ -84,7 +84,7 @@ class Broker:
     def produce(
         self, topic: str, partition: int, batches: bytes, *, transactional_id: str | None = None, acks: int = -1
     ) -> int:
-        """Write encoded batches; the offset of the first record, or RefusedByBroker."""
+        """Write encoded batches; return the offset of the first record, or raise RefusedByBroker."""
         answer = self.request(PRODUCE, produce_body(topic, partition, batches, transactional_id, acks))
         code, offset, why = answer.skip_to_partition().i16(), answer.i64(), ""
         if code:
@@ -95,7 +95,7 @@ class Broker:
         return offset
 
     def fetch(self, topic: str, partition: int, offset: int, *, committed: bool = False) -> Fetched:
-        """Whole batches from the one that holds ``offset`` on."""
+        """Return whole batches from the one that holds ``offset`` on."""
         wanted = struct.pack(">iiqqi", partition, -1, offset, -1, _FETCH_BYTES)
         body = struct.pack(">iiiibii", -1, 0, 1, _FETCH_BYTES, committed, 0, -1)
         answer = self.request(FETCH, body + array([text(topic) + array([wanted])]) + array([]))
@@ -108,7 +108,7 @@ class Broker:
         return Fetched(high_watermark, last_stable_offset, aborted, tuple(decode_batches(answer.blob())))
 
     def batches(self, topic: str, partition: int, from_offset: int = 0) -> Iterator[StoredBatch]:
-        """Every batch of a log up to its end, those of transactions that were aborted and of their ends too."""
+        """Yield every batch of a log up to its end, aborted transactions and ends of transactions included."""
         while True:
             found = self.fetch(topic, partition, from_offset)
             if not found.batches:
@@ -119,7 +119,7 @@ class Broker:
             from_offset = found.batches[-1].last_offset + 1
 
     def records(self, topic: str, partition: int = 0, *, committed: bool = False) -> list[Stored]:
-        """Every record of a log, ends of transactions left out; of ``committed`` ones only, or of all."""
+        """Return every record of a log, without ends of transactions; with ``committed``, only committed records."""
         batches = list(self.batches(topic, partition, self.log_start(topic, partition)))
         kept = [batch for batch in batches if not batch.is_control]
         if committed:
@@ -128,7 +128,7 @@ class Broker:
         return [stored(*found) for batch in kept for found in batch.records()]
 
     def log_start(self, topic: str, partition: int) -> int:
-        """The first offset that the log still has."""
+        """Return the first offset that the log still has."""
         body = struct.pack(">i", -1) + array([text(topic) + array([struct.pack(">iq", partition, -2)])])
         answer = self.request(LIST_OFFSETS, body)
         self._check(answer.skip_to_partition().i16())
@@ -136,9 +136,9 @@ class Broker:
         return answer.i64()
 
     def init_producer_id(self, transactional_id: str | None, timeout_ms: int = 60_000) -> tuple[int, int]:
-        """Producer id and epoch; asked again while a transaction of that id is being ended."""
+        """Return producer id and epoch; ask again while a transaction of that id is being ended."""
         if transactional_id is not None:
-            # The first to ask has the topic of transactions made.
+            # The first such request makes the broker create the topic of transactions.
             self.request(FIND_COORDINATOR, text(transactional_id) + struct.pack(">b", _TRANSACTION))
         body = text(transactional_id) + struct.pack(">i", timeout_ms)
         answer = self._settled(INIT_PRODUCER_ID, body)
@@ -147,7 +147,7 @@ class Broker:
     def add_partitions_to_txn(
         self, transactional_id: str, producer: tuple[int, int], partitions: Sequence[tuple[str, int]]
     ) -> None:
-        """Tell the coordinator what a transaction will write to."""
+        """Tell the coordinator the partitions that a transaction will write to."""
         topics = array([text(topic) + array([struct.pack(">i", partition)]) for topic, partition in partitions])
         codes: list[int] = []
         for _ in range(_TRIES):
@@ -166,7 +166,6 @@ class Broker:
             self._check(code)
 
     def end_txn(self, transactional_id: str, producer: tuple[int, int], *, commit: bool) -> None:
-        """Commit or abort."""
         self._settled(END_TXN, text(transactional_id) + struct.pack(">qh?", *producer, commit))
 
     def write_txn_markers(
@@ -177,7 +176,9 @@ class Broker:
         commit: bool,
         coordinator_epoch: int = 0,
     ) -> None:
-        """End what a producer has open on these partitions, as a coordinator does, whatever the coordinator knows."""
+        """End the open transaction of a producer on these partitions, as a coordinator does, without asking the
+        coordinator.
+        """
         topics = [
             compact_text(topic) + compact_array([struct.pack(">i", partition)]) + unsigned(0)
             for topic, partition in partitions
@@ -197,7 +198,7 @@ class Broker:
             answer.unsigned()
 
     def request(self, api: tuple[int, int], body: bytes) -> "Reading":
-        """Send one request and wait for its answer, which begins behind the header."""
+        """Send one request and wait for its answer; return it from behind its header on."""
         self.send(api, body)
         answer = self.receive()
         correlation_id = answer.i32()
@@ -207,18 +208,18 @@ class Broker:
         return answer
 
     def send(self, api: tuple[int, int], body: bytes) -> None:
-        """Send one request and wait for nothing."""
+        """Send one request without waiting for its answer."""
         self._correlation_id += 1
         head = struct.pack(">hhi", *api, self._correlation_id) + text(_CLIENT_ID)
         content = head + (unsigned(0) if api in _COMPACT else b"") + body
         self._socket.sendall(struct.pack(">i", len(content)) + content)
 
     def receive(self) -> "Reading":
-        """The next answer, correlation id and all."""
+        """Return the next answer, correlation id included."""
         return Reading(self._exactly(struct.unpack(">i", self._exactly(4))[0]))
 
     def _settled(self, api: tuple[int, int], body: bytes) -> "Reading":
-        """Ask again while an earlier transaction is being ended, or there is no coordinator yet."""
+        """Send a request, again while an earlier transaction is being ended, or there is no coordinator yet."""
         for tries in range(_TRIES):
             answer = self.request(api, body)
             answer.i32()
@@ -246,18 +247,18 @@ class Broker:
 
 
 def _is_committed(batch: StoredBatch, ends: Sequence[StoredBatch]) -> bool:
-    """Whether the first end of a transaction of its producer behind it is a commit."""
+    """Say whether the next end of a transaction of its producer is a commit."""
     behind = (end for end in ends if end.producer_id == batch.producer_id and end.base_offset > batch.last_offset)
     end = next(behind, None)
     if end is None:
         return False
     [(_, marker, _)] = end.records()
-    # A version, and then the kind of end.
+    # The key is a version, and then the kind of end.
     return marker.key is not None and struct.unpack_from(">hh", marker.key)[1] == _COMMIT
 
 
 def produce_body(topic: str, partition: int, batches: bytes, transactional_id: str | None, acks: int) -> bytes:
-    """The body of a Produce request of one partition."""
+    """Encode the body of a Produce request of one partition."""
     data = struct.pack(">ii", partition, len(batches)) + batches
     head = text(transactional_id) + struct.pack(">hi", acks, int(_TIMEOUT_S * 1_000))
     return head + array([text(topic) + array([data])])

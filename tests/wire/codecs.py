@@ -1,4 +1,4 @@
-"""The codecs of record batches, by the number that the attributes of a batch have for them."""
+"""The codecs of record batches, by their numbers in the attributes of a batch."""
 
 import gzip
 from typing import Final
@@ -12,15 +12,16 @@ LZ4: Final = 3
 ZSTD: Final = 4
 
 _LZ4_FRAME: Final = bytes.fromhex("04224d18604082")
-"""Magic, independent blocks of at most 64 kB, and the checksum of that; pyarrow makes dependent blocks, which no Java
-client reads."""
+"""Magic, descriptor (independent blocks of at most 64 kB), and its checksum. pyarrow makes dependent blocks, which no
+Java client reads.
+"""
 _LZ4_BLOCK: Final = 65_536
 _LZ4_STORED: Final = 0x8000_0000
 _XERIAL: Final = b"\x82SNAPPY\0"
 
 
 def compress(codec: int, content: bytes) -> bytes:
-    """Compressed, as Java's producer does it."""
+    """Compress as Java's producer does."""
     match codec:
         case 1:
             return gzip.compress(content, 6)
@@ -37,7 +38,7 @@ def compress(codec: int, content: bytes) -> bytes:
 
 
 def decompress(codec: int, content: bytes) -> bytes:
-    """What ``compress``, a broker and librdkafka make."""
+    """Decompress the output of ``compress``, of a broker, and of librdkafka."""
     match codec:
         case 0:
             return content

@@ -10,7 +10,7 @@ __all__ = ["Reading", "array", "compact_array", "compact_text", "text", "unsigne
 
 
 def text(content: str | None) -> bytes:
-    """A nullable string."""
+    """Encode a nullable string."""
     if content is None:
         return struct.pack(">h", -1)
     raw = content.encode()
@@ -18,18 +18,18 @@ def text(content: str | None) -> bytes:
 
 
 def array(items: Sequence[bytes]) -> bytes:
-    """An array of encoded items."""
+    """Encode an array of encoded items."""
     return struct.pack(">i", len(items)) + b"".join(items)
 
 
 def compact_text(content: str) -> bytes:
-    """A string of a flexible version."""
+    """Encode a string of a flexible version."""
     raw = content.encode()
     return unsigned(len(raw) + 1) + raw
 
 
 def compact_array(items: Sequence[bytes]) -> bytes:
-    """An array of a flexible version."""
+    """Encode an array of a flexible version."""
     return unsigned(len(items) + 1) + b"".join(items)
 
 
@@ -41,19 +41,19 @@ class Reading:
         self._at = 0
 
     def i16(self) -> int:
-        """The next two bytes."""
+        """Read two bytes."""
         return self._number(">h", 2)
 
     def i32(self) -> int:
-        """The next four bytes."""
+        """Read four bytes."""
         return self._number(">i", 4)
 
     def i64(self) -> int:
-        """The next eight bytes."""
+        """Read eight bytes."""
         return self._number(">q", 8)
 
     def unsigned(self) -> int:
-        """The next varint without a sign, as lengths of flexible versions are: one more than there are, 0 for null."""
+        """Read a varint without a sign. Lengths of flexible versions are such: one more than the length, 0 for null."""
         number = shift = 0
         while True:
             byte = self._content[self._at]
@@ -64,20 +64,20 @@ class Reading:
             shift += 7
 
     def text(self) -> str | None:
-        """The next nullable string."""
+        """Read a nullable string."""
         size = self.i16()
         return None if size < 0 else self._bytes(size).decode()
 
     def compact_text(self) -> str:
-        """The next string of a flexible version."""
+        """Read a string of a flexible version."""
         return self._bytes(self.unsigned() - 1).decode()
 
     def blob(self) -> bytes:
-        """The next nullable bytes, null as none."""
+        """Read nullable bytes; empty for null."""
         return self._bytes(max(self.i32(), 0))
 
     def skip_to_partition(self) -> Self:
-        """Step over the head of an answer about one partition of one topic, its number included."""
+        """Skip the head of an answer about one partition of one topic, its number included."""
         assert self.i32() == 1, "the answer is about other than one topic"
         self.text()
         assert self.i32() == 1, "the answer is about other than one partition"

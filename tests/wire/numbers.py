@@ -20,7 +20,7 @@ _TABLE: Final = _table()
 
 
 def crc32c(content: bytes) -> int:
-    """The Castagnoli checksum, byte by byte: a second for 15 MB."""
+    """Compute the Castagnoli checksum, byte by byte: a second for 15 MB."""
     crc, table = 0xFFFFFFFF, _TABLE
     for byte in content:
         crc = crc >> 8 ^ table[(crc ^ byte) & 0xFF]
@@ -28,12 +28,12 @@ def crc32c(content: bytes) -> int:
 
 
 def varint(number: int) -> bytes:
-    """A signed number as records have it: zigzag, seven bits a byte, the low ones first."""
+    """Encode a signed number as records have it: zigzag, seven bits a byte, the low ones first."""
     return unsigned(number << 1 if number >= 0 else (-number << 1) - 1)
 
 
 def unsigned(number: int) -> bytes:
-    """An unsigned number, seven bits a byte, the low ones first."""
+    """Encode an unsigned number, seven bits a byte, the low ones first."""
     encoded = bytearray()
     while number >= _CONTINUES:
         encoded.append(number & (_CONTINUES - 1) | _CONTINUES)
@@ -43,7 +43,7 @@ def unsigned(number: int) -> bytes:
 
 
 def padded(number: int, size: int) -> bytes:
-    """The same number as ``varint``, in more bytes than it needs."""
+    """Encode a number as ``varint`` does, in more bytes than it needs."""
     encoded = bytearray(varint(number))
     while len(encoded) < size:
         encoded[-1] |= _CONTINUES
@@ -52,7 +52,7 @@ def padded(number: int, size: int) -> bytes:
 
 
 def read_varint(content: bytes, at: int) -> tuple[int, int]:
-    """A signed number and where it ends."""
+    """Read a signed number; return it and where it ends."""
     zigzag = shift = 0
     while True:
         byte = content[at]

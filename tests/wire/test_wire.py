@@ -1,4 +1,4 @@
-"""The hand-written protocol against a real broker and a real client, which have to read the same."""
+"""The hand-written protocol against a real broker and a real client, which must read the same."""
 
 import time
 
@@ -20,7 +20,7 @@ RECORDS = [
 
 
 def test_the_checksum_is_the_known_one() -> None:
-    """RFC 3720 B.4."""
+    """The values are those of RFC 3720 B.4."""
     assert crc32c(bytes(32)) == 0x8A9136AA
     assert crc32c(b"123456789") == 0xE3069283
 

@@ -1,8 +1,8 @@
-"""PartitionIndex with adopted buckets against the statement of test_buckets_model.py and one more sentence.
+"""PartitionIndex with adopted buckets, checked against the statement of test_buckets_model.py and one more sentence.
 
-The record of an adopted bucket that is catching up is done if and only if (due, offset) is at or before the
-watermark of that bucket. A bucket may be staged for any range and be adopted whenever C lies in it, or never; records
-that its rules reject are entries due at once.
+The record of an adopted bucket that is catching up is done if and only if (due, offset) is at or before the watermark
+of that bucket. A bucket may be staged for any range. It may be adopted at any time while C lies in the range, or never.
+Records that its rules reject are entries due at once.
 """
 
 import random
@@ -33,13 +33,13 @@ class TwinThatAdopts(TwinWithBuckets):
         return Position(AT_ONCE if row.due_ms is None else row.due_ms, row.offset)
 
     def is_done(self, row: Row, progress: Progress) -> bool:
-        """The statement."""
+        """Say whether a record is done, by the statement of this module."""
         if row.offset not in self.bucket_of:
             return row.is_done(progress)
         return self.place_of(row) <= dict(progress.catching_up).get(self.bucket_of[row.offset], progress.watermark)
 
     def waiting(self, progress: Progress) -> dict[int | None, list[Position]]:
-        """What waits, in release order: of each bucket that is behind, and of everything else under None."""
+        """Return the positions that wait, in release order, by bucket that is behind; all others under None."""
         behind = dict(progress.catching_up)
         found: defaultdict[int | None, list[Position]] = defaultdict(list)
         for row in self.log:
@@ -52,7 +52,7 @@ class TwinThatAdopts(TwinWithBuckets):
         return {key: sorted(places) for key, places in found.items()}
 
     def stage(self) -> None:
-        """Build a bucket for a range that begins before or behind C, as a job would that knows no W."""
+        """Build a bucket for a range that begins before or behind C, as a job does that does not know W."""
         near = self.index.indexed_to
         from_offset = max(self.log[0].offset if self.log else near, near + self.rng.randint(-12, 4))
         to_offset = min(self.end, from_offset + self.rng.randint(1, 30))
@@ -64,7 +64,7 @@ class TwinThatAdopts(TwinWithBuckets):
         self.staged.append(Manifest(0, from_offset, to_offset, None, tuple(self.keep(each) for each in segments)))
 
     def adopt(self) -> None:
-        """Pause reading, seal, and adopt what fits; the newest first, so that two jobs may have built the same."""
+        """Pause reading, seal, and adopt the newest bucket that fits; two jobs may have built the same range."""
         for _ in range(40):
             if self.index.may_adopt and self.ready is None:
                 break
@@ -109,7 +109,7 @@ class TwinThatAdopts(TwinWithBuckets):
         waiting: dict[int | None, list[Position]],
         most: int,
     ) -> list[Position]:
-        """Returns what is left of those that are not behind any more."""
+        """Check the adopted buckets of a batch; return the remaining positions of the buckets that caught up."""
         progress, before = batch.progress, dict(self.model.committed.catching_up)
         places = [Position(*each[:2]) for each in entries]
         owners = {self.bucket_of[offset] for _, offset in places}

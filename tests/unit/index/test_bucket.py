@@ -1,4 +1,4 @@
-"""Bucket: how far it is loaded, and what that means for the watermark."""
+"""Bucket: how far it is loaded, and where the watermark must stop because of that."""
 
 import pytest
 

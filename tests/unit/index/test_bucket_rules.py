@@ -1,4 +1,4 @@
-"""When to seal, how to cut into segments, and where their payload goes: index.bucket_rules."""
+"""The rules of index.bucket_rules: when to seal, how to cut into segments, and where to place their payload."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""PartitionIndex with buckets against the statement of test_partition_model.py (tests.support.bucket_twin)."""
+"""PartitionIndex with buckets, checked against the statement of test_partition_model.py (tests.support.bucket_twin)."""
 
 import random
 from collections import Counter
@@ -9,7 +9,7 @@ import pytest
 from tests.support.bucket_twin import TwinWithBuckets
 
 SEEDS = range(60, 120)
-"""Every operation happens in one of them at least."""
+"""Enough seeds that every operation happens at least once."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What the headers of controls ask for, and what of it contradicts or cannot be read."""
+"""The headers of controls: their meaning, contradictions, and unreadable values."""
 
 import pytest
 

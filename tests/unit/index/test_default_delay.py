@@ -1,4 +1,4 @@
-"""Records that say nothing of when they are due, under rules that have a delay for them."""
+"""Records without a due time, under rules that have a default delay."""
 
 from dataclasses import replace
 
@@ -84,7 +84,7 @@ def test_no_record_is_without_a_time_then() -> None:
 
 
 def test_a_consumer_may_send_a_record_back_as_often_as_it_likes() -> None:
-    """What goes round through a delay is a retry, and no loop that spins."""
+    """A record that goes round through a delay is a retry. Only a loop without a delay is refused."""
     again: Headers = [("delay-source", b"retry.delay/0/1"), ("delay-hops", b"99")]
     assert due(again) == SENT_MS + DELAY_MS
     assert refused(again, replace(RULES, delay_ms=0)).reason == Reason.INVALID_SCHEDULE

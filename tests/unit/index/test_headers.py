@@ -1,4 +1,4 @@
-"""Aliases and presets, what is removed on release, and how values are shown in messages."""
+"""Aliases and presets, headers that are removed on release, and the display of values in messages."""
 
 import pytest
 from hypothesis import given

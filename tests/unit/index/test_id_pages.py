@@ -1,4 +1,4 @@
-"""Which ids a bucket has, as rows and pages: what is found is what was put in, whatever page it lies in."""
+"""The ids of a bucket as rows and pages: a search finds exactly the ids that were stored, on any page."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Which offsets a mask may forget."""
+"""The offsets that a mask may forget."""
 
 from index.mask import Mask
 

@@ -1,4 +1,4 @@
-"""The record that stands for a schedule that was moved."""
+"""The record that takes the place of a schedule that was moved."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What controls cost, and what several controls of one id come to in one transaction: index.named."""
+"""The cost of controls, and the joint effect of several controls of one id in one transaction: index.named."""
 
 import time
 
@@ -20,7 +20,7 @@ FEW = 2_000
 
 
 class Counting(PartitionIndex[None, None]):
-    """Counts the places that controls have looked at."""
+    """Counts the positions that controls have looked at."""
 
     looked_at = 0
 
@@ -30,12 +30,12 @@ class Counting(PartitionIndex[None, None]):
 
 
 def index_of(schedules: int) -> Counting:
-    """An index with so many schedules of one id, due a millisecond apart."""
+    """Return an index with this number of schedules of one id, due a millisecond apart."""
     index = Counting(start_of(0), lambda _: 10)
     for offset in range(schedules):
         index.add([(DUE_MS + offset, offset, None)])
         index.named.names.add(hash_of(ID), Position(DUE_MS + offset, offset))
-    # What is swept out is swept here, and not while it is counted.
+    # Commit before counting, so that entries are swept out here.
     commit(index)
     index.looked_at = 0
     return index
@@ -56,7 +56,7 @@ def commit(index: Counting, now_ms: int = 0) -> list[Receipt]:
 
 
 def compare_and_cancel(index: Counting, schedules: int) -> None:
-    """Cancel one schedule each by its due time; every other control finds that it has changed."""
+    """Cancel schedules by their due time; every other control names a wrong due time and finds that it has changed."""
     step = schedules // CONTROLS
     for number in range(CONTROLS):
         wanted_ms = DUE_MS + number * step if number % 2 else DUE_MS - 1 - number
@@ -95,7 +95,9 @@ def test_a_control_without_a_due_time_does_not_look_at_what_has_left_again_and_a
 
 
 def test_what_is_due_then_is_found_wherever_it_lies() -> None:
-    """Sealed and looked up, sealed and read, being sealed, in memory, held, moved: the same as a look at all."""
+    """Schedules lie in every place: in buckets looked up and read, being sealed, in memory, held and moved. A search by
+    due time agrees with a search of all.
+    """
     index = index_of(4)
     names, id_hash = index.named.names, hash_of(ID)
     names.ask()
@@ -152,7 +154,7 @@ def test_what_was_moved_lies_behind_all_others_of_its_id() -> None:
 
 
 def test_a_chain_of_moves_leaves_as_a_whole() -> None:
-    """A clock that was set back holds a late record, and with it C; it lies between two moves."""
+    """A clock that was set back holds a late record, and with it C. The record lies between two moves."""
     index = index_of(1)
     index.plan(DUE_MS, 1_000, 1_000_000)
     index.confirm()

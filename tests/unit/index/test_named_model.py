@@ -1,4 +1,4 @@
-"""Cancel and replace on the index against an independent checker (tests.support.named_twin), and wrong ones found."""
+"""Cancel and replace on the index, checked by an independent checker (tests.support.named_twin)."""
 
 import random
 from collections import Counter

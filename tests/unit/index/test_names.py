@@ -1,4 +1,4 @@
-"""Which ids are known where: while they are being sealed, and once they are in pages of a bucket."""
+"""The ids known to each place: while they are being sealed, and once they are in pages of a bucket."""
 
 from index.names import Names, hash_of
 from index.progress import Position

@@ -1,4 +1,4 @@
-"""When the next occurrence is due, against a model that looks at every minute; and what no producer can forge."""
+"""The due time of the next occurrence, against a model that looks at every minute; and forged occurrences."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -29,7 +29,7 @@ DAY_MS: Final = 1_440 * MINUTE_MS
 KEY: Final = b"k" * 16
 
 CHANGES: Final = [
-    # Clocks are set forward and back: at 2 and 3 in the morning, at midnight, by half an hour only.
+    # Clocks are set forward and back: at 2 and 3 in the morning, at midnight, and by only half an hour.
     ("Europe/Berlin", datetime(2026, 3, 29, tzinfo=UTC)),
     ("Europe/Berlin", datetime(2026, 10, 25, tzinfo=UTC)),
     ("America/New_York", datetime(2026, 3, 8, 6, tzinfo=UTC)),
@@ -55,24 +55,24 @@ def ms_of(instant: datetime) -> int:
 @pytest.mark.parametrize(
     ("cron", "zone", "from_", "expected"),
     [
-        # The gap: 02:30 does not exist, and runs when it ends, once.
+        # The gap: 02:30 does not exist; the occurrence is due once, when the gap ends.
         ("30 2 * * *", "Europe/Berlin", "2026-03-29T00:00+01:00", "2026-03-29T03:00+02:00"),
         ("30 2 * * *", "Europe/Berlin", "2026-03-29T03:01+02:00", "2026-03-30T02:30+02:00"),
         ("*/20 2 * * *", "Europe/Berlin", "2026-03-29T03:00:00.001+02:00", "2026-03-30T02:00+02:00"),
-        # The overlap: 02:30 exists twice, and runs the first time.
+        # The overlap: 02:30 exists twice; the occurrence is due the first time.
         ("30 2 * * *", "Europe/Berlin", "2026-10-25T00:00+02:00", "2026-10-25T02:30+02:00"),
         ("30 2 * * *", "Europe/Berlin", "2026-10-25T02:31+02:00", "2026-10-26T02:30+01:00"),
         ("30 2 * * *", "Europe/Berlin", "2026-10-25T02:10+01:00", "2026-10-26T02:30+01:00"),
         ("*/30 * * * *", "Europe/Berlin", "2026-10-25T02:31+02:00", "2026-10-25T03:00+01:00"),
         ("30 2 * * *", "America/New_York", "2026-03-08T00:00-05:00", "2026-03-08T03:00-04:00"),
         ("30 1 * * *", "America/New_York", "2026-11-01T01:31-04:00", "2026-11-02T01:30-05:00"),
-        # A zone that changes at midnight, which one day does not have; on another the hour before comes twice.
+        # A zone that changes at midnight: one day has no midnight, and on another day the hour before it comes twice.
         ("0 0 * * *", "America/Sao_Paulo", "2018-11-03T12:00-03:00", "2018-11-04T01:00-02:00"),
         ("30 23 * * *", "America/Sao_Paulo", "2019-02-16T23:31-02:00", "2019-02-17T23:30-03:00"),
         ("0 0 * * *", "America/Sao_Paulo", "2019-02-16T23:31-02:00", "2019-02-17T00:00-03:00"),
         # A whole day that does not exist.
         ("0 9 30 12 *", "Pacific/Apia", "2011-12-29T12:00-10:00", "2011-12-31T00:00+14:00"),
-        # None of it in a zone that never changes, and the instant itself counts.
+        # A zone that never changes. The instant itself counts.
         ("30 2 * * *", "Asia/Kolkata", "2026-03-29T02:30+05:30", "2026-03-29T02:30+05:30"),
         ("0 12 * * MON-FRI", "UTC", "2026-11-20T12:00:00.001+00:00", "2026-11-23T12:00+00:00"),
         ("0 0 29 2 *", "UTC", "2026-01-01T00:00+00:00", "2028-02-29T00:00+00:00"),
@@ -83,14 +83,14 @@ def test_where_clocks_change(cron: str, zone: str, from_: str, expected: str) ->
 
 
 def _minutes(zone: ZoneInfo, around: datetime) -> list[tuple[int, datetime]]:
-    """Every minute of three days, and what clocks show then."""
+    """Return every minute of three days, with the local time at that minute."""
     first = around - timedelta(days=1)
     instants = [first + timedelta(minutes=minute) for minute in range(3 * 1_440)]
     return [(ms_of(instant), instant.astimezone(zone).replace(tzinfo=None)) for instant in instants]
 
 
 def _modelled(minutes: set[int], hours: set[int], shown: list[tuple[int, datetime]]) -> list[int]:
-    """When local times come for the first time; those that clocks jump over, when they have."""
+    """Return the instants at which local times first come; skipped local times count at the end of the gap."""
     found: list[int] = []
     seen: set[datetime] = set()
     latest = shown[0][1] - timedelta(minutes=1)

@@ -203,7 +203,7 @@ def test_nothing_is_said_of_what_s_has_passed_or_c_has_not() -> None:
 
 @pytest.mark.parametrize(("is_there", "outcome"), [(True, Outcome.CANCELLED), (False, Outcome.NOT_PENDING)])
 def test_what_was_looked_up_in_a_bucket_is_not_pending_once_that_is_done(is_there: bool, outcome: Outcome) -> None:
-    """All that it had behind W was cancelled, and the mask knows nothing of a bucket that is gone."""
+    """Every entry of the bucket behind W was cancelled, and the mask no longer knows a bucket that is gone."""
     index = make(Progress(cursor=10, watermark=Position(100, 5), sealed_to=10))
     if is_there:
         index.parts.add_bucket(manifest(0, [(200, 4)], offsets=(0, 10)), Position(100, 5), None)

@@ -1,4 +1,4 @@
-"""PartitionIndex against the statement it implements, told by a list of records (tests.support.partition_twin)."""
+"""PartitionIndex, checked against the statement it implements, on a list of records (tests.support.partition_twin)."""
 
 import random
 

@@ -12,7 +12,7 @@ CHUNK_MS = 1 << CHUNK_BITS
 
 
 class Twin:
-    """The same operations on the index and on the naive model: one sorted list."""
+    """Does the same operations on the index and on the naive model: one sorted list."""
 
     def __init__(self) -> None:
         self.index: PendingIndex[Unordered] = PendingIndex()
@@ -47,7 +47,7 @@ class Twin:
 @pytest.mark.parametrize("seed", range(60))
 def test_random_operations_against_a_sorted_list(seed: int) -> None:
     rng = random.Random(seed)
-    # From all in one chunk, with many equal due times, to one entry in each chunk.
+    # Due times range from all in one chunk, with many equal, to one entry in each chunk.
     span_ms = rng.choice([1, 20, CHUNK_MS, 10 * CHUNK_MS, 10_000 * CHUNK_MS])
     twin = Twin()
     taken: list[Entry[Unordered]] = []
@@ -59,7 +59,7 @@ def test_random_operations_against_a_sorted_list(seed: int) -> None:
             case "take":
                 taken = twin.take(rng.randint(-1, span_ms), rng.choice([0, 1, 3, 1_000]))
             case "put_back":
-                # A batch that is cut by its bytes gives back its end, an aborted one everything.
+                # A batch that is cut by its bytes puts back its end; an aborted batch puts back everything.
                 twin.put_back(taken[rng.randint(0, len(taken)) :])
                 taken = []
         twin.check()

@@ -249,7 +249,7 @@ def test_a_merge_that_raced_releases_brings_nothing_back() -> None:
 
 
 def test_a_merge_holds_nothing_up_that_is_in_memory() -> None:
-    """One source has nothing to come for a long while, and so was never read."""
+    """One source of the merge has no entry to load for a long while, so it was never read."""
     parts = indexed()
     near = [[(10, 1), (20, 2)], [(30, 3)]]
     parts.buckets[1] = bucket(1, *near)

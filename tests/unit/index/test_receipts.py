@@ -1,4 +1,4 @@
-"""What a receipt says, and what it says when it has to be short."""
+"""The fields of a receipt, and the fields that stay when it must be short."""
 
 import json
 

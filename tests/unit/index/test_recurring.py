@@ -1,4 +1,4 @@
-"""What headers say of a schedule that recurs, when it is due first, and why it is rejected."""
+"""The headers of a recurring schedule: their meaning, the first due time, and the reasons for rejection."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Headers of released and rejected records: nothing of the user's is lost, changed or moved."""
+"""Headers of released and rejected records: no header of the user is lost, changed or moved."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,7 +52,7 @@ def test_the_id_is_kept_where_one_was_given_even_an_empty_one() -> None:
 
 
 def test_a_record_that_routers_pass_on_without_a_time_counts_how_often() -> None:
-    """A loop of delay topics that deliver to each other ends by it (test_rules.py has the end)."""
+    """The count ends a loop of delay topics that deliver to each other (test_rules.py tests that end)."""
     headers: Headers = [("trace", b"1")]
     for hops in range(4):
         headers = _released(headers, due_ms=AT_ONCE)

@@ -1,4 +1,4 @@
-"""What must be kept of the delay topic and of the snapshots topic, from manifests and progress."""
+"""The offsets of the delay topic and of the snapshots topic that must be kept, from manifests and progress."""
 
 import random
 from dataclasses import replace
@@ -15,7 +15,7 @@ from index.retention import Kept, delay_topic_needed_from, kept_for_backfills, s
 def bucket(
     bucket_id: int, *records: tuple[int, int], needs_from: int | None = None, loaded_to: Position = BEFORE_ALL
 ) -> Bucket:
-    """A bucket of one-entry segments, given as (due time, offset of the segment's record)."""
+    """Make a bucket of one-entry segments, given as (due time, offset of the segment's record)."""
     start = bucket_id * 100
     segments = tuple(
         SegmentRef(Position(due_ms, start + number), Position(due_ms, start + number), 1, 10, at, Placement.INLINE)
@@ -59,7 +59,7 @@ def test_a_merge_still_reads_what_has_been_released_since_it_began() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_nothing_that_is_trimmed_is_ever_needed_again(seed: int) -> None:
-    """Seals, merges and releases at random: the lowest offset needed never goes back."""
+    """Seals, merges and releases happen at random: the lowest offset needed never goes back."""
     rng = random.Random(seed)
     buckets: dict[int, Bucket] = {}
     due_ms = end = trimmed_to = next_id = known_to = 0
@@ -108,7 +108,7 @@ def with_pages(given: Bucket, *record_offsets: int) -> Bucket:
 
 
 def test_pages_of_ids_are_needed_for_as_long_as_their_bucket_has_a_live_segment() -> None:
-    """Of an adopted bucket they may lie in front of all segments."""
+    """Pages of an adopted bucket may lie in front of all its segments."""
     named = with_pages(bucket(3, (5, 7), (9, 8)), 4, 12)
     assert snapshots_needed_from(Position(5, 1 << 40), [named]) == 4
     assert snapshots_needed_from(Position(9, 1 << 40), [named]) is None

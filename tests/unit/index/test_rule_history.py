@@ -1,4 +1,4 @@
-"""The history of rules against a naive model: a list that says of every offset by which rules it is decided."""
+"""The history of rules, checked against a naive model: a list that names the rules of every offset."""
 
 import dataclasses
 
@@ -15,7 +15,7 @@ from index.rules import Rules
 
 BY_NAME = {name: Rules("d", default_target=name) for name in "ABC"}
 END = 40
-"""Up to here the model knows each offset."""
+"""The model knows each offset up to here."""
 
 
 @given(

@@ -1,4 +1,4 @@
-"""What becomes of a record. The table of cases comes first: it is the protocol by example."""
+"""The decision about a record. The table of cases comes first: it is the protocol by example."""
 
 import time
 from dataclasses import replace
@@ -42,7 +42,7 @@ def no(reason: Reason, *words: str) -> tuple[Reason, tuple[str, ...]]:
 
 
 class Case(NamedTuple):
-    """A record's control headers and what they mean: a schedule, or a reason and words of its message."""
+    """Control headers of a record and their meaning: a schedule, or a reason and words of its message."""
 
     title: str
     headers: Headers | None
@@ -58,7 +58,7 @@ AMBIGUOUS, INVALID, UNIT_, DELAY = (
 NOT_ALLOWED = Reason.TARGET_NOT_ALLOWED
 
 CASES = [
-    # When
+    # Due time
     Case("no headers at all: at once", None, at(AT_ONCE)),
     Case("only user headers: at once", [("trace", b"1"), ("x-deliver-at", b"9"), ("deliver", b"")], at(AT_ONCE)),
     Case("a name in any case", [("Deliver-At", b"1767272400000")], at(NOON_MS + HOUR_MS)),
@@ -85,7 +85,7 @@ CASES = [
     Case("exactly the longest delay", [("deliver-after", b"P7D")], at(NOON_MS + 168 * HOUR_MS)),
     Case("1 ms over the longest delay", [("deliver-after", b"604800001")], no(DELAY, LIMIT)),
     Case("a date over the longest delay", [("deliver-at", b"2026-01-08T12:00:00.0001Z")], no(DELAY, LIMIT)),
-    # When: what is refused
+    # Due time: refused headers
     Case("no number", [("deliver-at", b"12e3")], no(INVALID, "deliver-at '12e3'", "RFC 3339")),
     Case("no offset", [("deliver-at", b"2026-01-01T13:00:00")], no(INVALID, "with an offset")),
     Case("one unit only", [("deliver-after", b"1h30m")], no(INVALID, "deliver-after '1h30m'", "PT15M", "36h, 7d")),
@@ -113,7 +113,7 @@ CASES = [
     Case("nanoseconds", [("deliver-at", b"1767272400000000000")], no(UNIT_, "looks like nanoseconds")),
     Case("given twice", [("deliver-at", b"1"), ("deliver-at", b"1")], no(AMBIGUOUS, "deliver-at", "more than once")),
     Case("given twice in two spellings", [("deliver-at", b"1"), ("Deliver-At", b"1")], no(AMBIGUOUS, "Deliver-At")),
-    # Where
+    # Target
     Case("another target", [("deliver-to", b"billing")], at(AT_ONCE, "billing")),
     Case("the default by name", [("deliver-to", b"orders")], at(AT_ONCE, "orders")),
     Case("fan-out, in the order given", [("deliver-to", b"orders.eu"), ("a", b""), ("deliver-to", b"billing")],
@@ -132,7 +132,7 @@ CASES = [
     Case("no topic name", [("deliver-to", b"orders.\xc3\xa9")], no(NOT_ALLOWED, r"'orders.\xc3\xa9'", "a topic name")),
     Case("an empty target", [("deliver-to", b"")], no(NOT_ALLOWED, "deliver-to ''")),
     Case("a null target", [("deliver-to", None)], no(NOT_ALLOWED, "deliver-to null")),
-    # What else
+    # Other headers
     Case("another key", [("deliver-key", b"\x00\xff")], at(AT_ONCE, key=b"\x00\xff")),
     Case("an empty key is a key", [("deliver-key", b"")], at(AT_ONCE, key=b"")),
     Case("a null key", [("deliver-key", None)], at(AT_ONCE, key=None)),
@@ -319,7 +319,7 @@ def test_the_bound_of_plausible_seconds() -> None:
 
 
 def test_a_record_without_a_time_is_due_at_once_even_when_its_producers_clock_is_ahead() -> None:
-    """KIP-1030 lets a timestamp be an hour ahead; nobody asked for that hour of delay."""
+    """KIP-1030 lets a timestamp be an hour ahead; that hour is not a delay that the producer asked for."""
     assert RULES.decide([], NOON_MS + HOUR_MS) == at(AT_ONCE)
 
 

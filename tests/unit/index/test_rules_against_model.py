@@ -1,4 +1,4 @@
-"""Random and hostile records: decisions against a second, plain reading of the protocol."""
+"""Random and hostile records: decisions, checked against a second, plain reading of the protocol."""
 
 import time
 import tracemalloc
@@ -54,13 +54,13 @@ _header = st.sampled_from(sorted(_values)).flatmap(
 
 
 def _as_of_now(headers: Headers) -> Headers:
-    """Names in lower case, and no nulls where they say nothing."""
+    """Return the headers with names in lower case, without nulls that mean 'no value'."""
     plain = [(name.lower(), raw) for name, raw in headers]
     return [(name, raw) for name, raw in plain if raw is not None or name not in _NULLABLE]
 
 
 def _as_of_before(headers: Headers) -> Headers:
-    """What the rules of 0.1.0 looked at, with short delays as what they were: not readable."""
+    """Return the headers as the rules of 0.1.0 read them: known names only, and short delays unreadable."""
     known = [(name, raw) for name, raw in headers if name == name.lower() and name not in _UNKNOWN]
     return [(name, b"?" if raw == b"15m" else raw) for name, raw in known]
 
@@ -182,12 +182,12 @@ def test_producers_cannot_make_the_memory_of_targets_grow() -> None:
         _, most_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # All of the first would be 2 MB, all of the second as much again.
+    # All targets of the first loop would take 2 MB, all of the second as much again.
     assert most_bytes < 1_500_000
 
 
 def test_the_core_never_reads_a_clock() -> None:
-    """A decision is taken again after a restart, so it must not depend on the moment."""
+    """A decision is taken again after a restart, so it must not depend on the time of the decision."""
     sources = {path.name: path.read_text() for path in Path(index.__file__).parent.glob("*.py")}
     assert {"rules.py", "headers.py", "times.py", "targets.py", "released_headers.py"} <= sources.keys()
     clocks = ("import time\n", "from time ", ".now(", ".today(", ".utcnow(")

@@ -1,4 +1,4 @@
-"""Deciding many at once: the same schedules as one by one, or none at all."""
+"""Decisions for many records at once: the same schedules as one by one, or none at all."""
 
 import random
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Rules as values: what is refused, what is equal, and how they are stored and read back."""
+"""Rules as values: refusals, equality, and storing and reading them."""
 
 import json
 from dataclasses import FrozenInstanceError, replace
@@ -93,7 +93,7 @@ def test_rules_cannot_be_changed() -> None:
 
 
 def test_the_json_is_what_is_stored_in_the_state_topic() -> None:
-    """Golden: when this changes, stored rules of running routers can no longer be read."""
+    """A golden test: if this changes, stored rules of running routers become unreadable."""
     rules = Rules("d", "t", ("b.*", "a"), 5, (Alias("x", Role.AT, Unit.S),), frozenset({"r"}))
     stored = (
         b'{"aliases":[["x","at","s"]],"allowed_targets":["a","b.*"],"default_target":"t",'
@@ -152,7 +152,7 @@ def test_a_spread_that_is_damaged_or_of_a_later_version_is_refused(stored: bytes
 
 
 def test_rules_of_before_are_read_though_they_would_not_be_written_now() -> None:
-    """A router that is brought up to date finds them in its state."""
+    """An updated router finds such rules in its state."""
     stored = (
         b'{"aliases":[["X-Due","at","s"],["deliver-cancel","ignored","native"]],"allowed_targets":["b.rejected"],'
         b'"default_target":"other.delay-state","forbidden_targets":["d"],"max_delay_ms":5,"topic":"d","version":2}'

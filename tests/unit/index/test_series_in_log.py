@@ -1,4 +1,4 @@
-"""What a log tells of its recurring schedules: of each, only the last record can be pending."""
+"""Recurring schedules found in a log: only the last record of each series can be pending."""
 
 from index.occurrences import record_of
 from index.progress import Position
@@ -25,7 +25,7 @@ LOG = [
     (15, occurrence(10, 3)),
     (16, occurrence(11, 99, b"x" * 16)),
     (17, occurrence(7, 10)),
-    # Moved: the same number once more.
+    # A moved occurrence has the same number once more.
     (18, occurrence(10, 3)),
     (19, occurrence(10, 4, b"x" * 16)),
 ]
@@ -33,9 +33,9 @@ LOG = [
 
 def test_all_but_the_last_of_each_series_has_left() -> None:
     found = series_in_log(LOG, KEY, 10)
-    # The first record of series 7 is gone from the log, and series 12 has not gone on.
+    # The first record of series 7 is gone from the log, and series 12 has only one record.
     assert list(found.gone) == [10, 13, 14, 15]
-    # What nobody has signed takes the place of nothing.
+    # An occurrence without a valid signature replaces no other.
     assert (found.known, found.unknown) == (2, 1)
 
 

@@ -41,7 +41,7 @@ def placed(headers: Headers, offset: int, rules: Rules = RULES) -> Schedule:
 
 @given(start=st.integers(0, 2**62), count=st.integers(1, 3_000), slices=st.integers(1, 50))
 def test_any_run_of_offsets_is_spread_evenly(start: int, count: int, slices: int) -> None:
-    """Of so many slices of the span each has its share, but for a handful, however many there are."""
+    """Each slice of the span gets an equal share of the records, but for a handful, for any number of records."""
     spread_ms = slices * 10_000
     shares = [0] * slices
     for offset in range(start, start + count):
@@ -57,7 +57,7 @@ def test_it_is_within_the_span_and_always_the_same(offset: int, spread_ms: int) 
 
 
 def test_the_shifts_are_those_that_are_stored_in_buckets() -> None:
-    """Golden: with others, what is sealed already is not what is decided again."""
+    """A golden test: if the shifts change, decisions on replay differ from the entries in sealed buckets."""
     assert [shift_ms(offset, 30_000) for offset in (0, 1, 2, 3, 1_000, 4_711, 2**40, 2**63 - 1)] == [
         *(0, 18_541, 7_082, 25_623, 1_019),
         *(16_743, 8_728, 26_458),
@@ -67,7 +67,7 @@ def test_the_shifts_are_those_that_are_stored_in_buckets() -> None:
 @given(offset=_offsets, due_ms=st.integers(0, INT64_MAX), spread_ms=_spreads_ms)
 def test_no_record_leaves_early_or_later_than_its_spread(offset: int, due_ms: int, spread_ms: int) -> None:
     rules = Rules("d", "out", spread_ms=spread_ms)
-    # What only makes sense in another unit is refused.
+    # Times that only make sense in another unit are refused.
     decision = rules.placed(rules.decide([("deliver-at", b"%d" % due_ms)], SENT_MS), SENT_MS, offset)
     if isinstance(decision, Rejection):
         return

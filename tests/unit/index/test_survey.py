@@ -1,4 +1,4 @@
-"""Counting what is pending by due time, against a count of every entry."""
+"""Counts of pending entries by due time, against a count of every entry."""
 
 import random
 from bisect import bisect_left
@@ -23,7 +23,7 @@ NOW_MS = 1_800_000_000_000 >> 8 << 8
 
 
 def counted(steps: Generator[None, None, Survey]) -> tuple[Survey, int]:
-    """The result, and how many steps it took."""
+    """Return the result, and the number of steps it took."""
     taken = 0
     while True:
         try:
@@ -42,7 +42,7 @@ def exact(due_times_ms: list[int], bounds_ms: Sequence[int] = BOUNDS_MS) -> tupl
 
 
 def stored(bucket_id: int, *spans: tuple[int, int, int]) -> Bucket:
-    """A bucket of segments, given as (first due, last due, entries), nothing of it loaded."""
+    """Make a bucket of segments, given as (first due, last due, entries), with nothing loaded."""
     segments = tuple(
         SegmentRef(
             Position(first, 2 * number), Position(last, 2 * number + 1), entries, 1_000, number, Placement.INLINE
@@ -57,14 +57,15 @@ def test_entries_in_memory_to_a_chunk(seed: int, monkeypatch: pytest.MonkeyPatch
     rng = random.Random(seed)
     monkeypatch.setattr(surveying, "CHUNKS_AT_ONCE", rng.choice([1, 7, 4_000]))
     parts: PendingSet[None] = PendingSet(0, SMALL_RUNS)
-    # Whole chunks away from now, so that a chunk lies on one side of each bound; bounds are no multiples of 256 ms.
+    # Due times lie whole chunks away from now, so that a chunk lies on one side of each bound; bounds are no multiples
+    # of 256 ms.
     due = [NOW_MS + 256 * rng.choice([-5, -1, 0, 1, 2, 30, 300, 9_000, 90_000, 5_000_000]) for _ in range(500)]
     parts.mutable.add([(due_ms, offset, None) for offset, due_ms in enumerate(due)])
     frozen = parts.freeze(500)
     assert len(frozen) == 500
     parts.mutable.add([(NOW_MS + 256, 500, None)])
     result, _ = counted(survey(parts, BEFORE_ALL, NOW_MS))
-    # The chunk of now ends after now; what waits is counted to the millisecond.
+    # The chunk of now ends after now; entries in waiting runs are counted to the millisecond.
     waiting = [due_ms for run in parts.waiting_runs() for due_ms, _, _ in run]
     soon = Counter([*due, NOW_MS + 256]) - Counter(waiting)
     assert len(waiting) > 300
@@ -84,13 +85,13 @@ def test_segments_of_0_1_0_are_spread_evenly_and_none_is_lost() -> None:
     result, _ = counted(survey(parts, BEFORE_ALL, NOW_MS))
     assert result.by_due[0] == 101
     assert result.by_due[1] == 100 + 7
-    assert result.by_due[2] == 1 + 4  # the first, and 8 s of 33 minutes
+    assert result.by_due[2] == 1 + 4  # the first entry, and 8 s of 33 minutes
     assert sum(result.by_due) == 1_208
     assert result.snapshot_bytes == 3_000
 
 
 def sealed(bucket_id: int, dues_ms: list[int], rules: SealRules) -> Bucket:
-    """A bucket of entries due then, as the router cuts it, nothing of it loaded."""
+    """Make a bucket of entries with these due times, as the router cuts it, with nothing loaded."""
     entries = [(due_ms, bucket_id * 10_000 + offset, 0) for offset, due_ms in enumerate(sorted(dues_ms))]
     segments = [
         SegmentRef(
@@ -111,7 +112,7 @@ def sealed(bucket_id: int, dues_ms: list[int], rules: SealRules) -> Bucket:
 
 
 def due_times(rng: random.Random, count: int) -> list[int]:
-    """Some within the hour, some of a day, some far away, many at the same moment."""
+    """Draw due times: some within the hour, some within a day, some far away, many at the same moment."""
     spans_ms = [1_000, 600_000, 3_600_000, 86_400_000, 30 * 86_400_000]
     moments_ms = [rng.randrange(spans_ms[3]) for _ in range(5)]
     some = [rng.choice(moments_ms) if rng.random() < 0.3 else rng.randrange(rng.choice(spans_ms)) for _ in range(count)]
@@ -137,7 +138,7 @@ def test_segments_are_counted_as_a_naive_model_counts_their_entries(seed: int) -
             assert sum(len(each.dues.at_ms) for each in few) <= 100
             parts.buckets[bucket_id] = Bucket(replace(bucket.manifest, segments=few), BEFORE_ALL)
         assert not any(map(check_marks, parts.buckets[bucket_id].manifest.segments))
-        # Segments of a bucket do not overlap, so a bound is in one of them at most.
+        # Segments of a bucket do not overlap, so a bound lies in at most one of them.
         off += max(each.dues.every - 1 for each in parts.buckets[bucket_id].manifest.segments)
         naive += dues_ms
     result, _ = counted(survey(parts, BEFORE_ALL, NOW_MS))

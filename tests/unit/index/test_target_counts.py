@@ -1,4 +1,4 @@
-"""Counting by target, against a count of every entry."""
+"""Counts by target, against a count of every entry."""
 
 from collections import Counter
 from random import Random
@@ -18,7 +18,7 @@ def test_routes_are_counted_as_by_a_loop(seed: int) -> None:
     naive: Counter[str] = Counter()
     for route in routes:
         naive.update(route or [OTHERS])
-    # A single one may also be given as itself.
+    # A route with a single target may also be given as that target.
     counted = count_routes([route[0] if len(route) == 1 and rng.random() < 0.5 else route for route in routes])
     assert dict(counted) == dict(naive)
     named = [count for target, count in counted if target != OTHERS]

@@ -203,7 +203,7 @@ def test_a_duration_is_never_shorter_than_written_and_less_than_1_ms_longer(
 
 
 @given(
-    local=st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31)),  # noqa: DTZ001 -- the offset is drawn apart
+    local=st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31)),  # noqa: DTZ001 -- the offset is drawn separately
     offset_minutes=st.integers(-1439, 1439),
     decimals=_decimals,
 )

@@ -1,4 +1,4 @@
-"""How much goes into a transaction: index.transaction_size, against brokers of any bandwidth."""
+"""The size of a transaction: index.transaction_size, against brokers of any bandwidth."""
 
 from dataclasses import dataclass
 from random import Random
@@ -10,12 +10,12 @@ from index.transaction_size import AIM_S, FORGET_AFTER_S, START_BYTES, Transacti
 MOST = 64 * 1_048_576
 TIMEOUT_S = 60.0
 GIVES_UP_S = TIMEOUT_S / 3
-"""How long a transaction waits for the brokers to take its records."""
+"""Seconds that a transaction waits for the brokers to take its records."""
 
 
 @dataclass
 class Brokers:
-    """Take so many bytes a second, and so long for a transaction beside."""
+    """Brokers with a bandwidth in bytes a second and a fixed duration for each transaction."""
 
     bytes_per_s: float
     beside_s: float
@@ -36,7 +36,7 @@ class Brokers:
 
 
 def drained(brokers: Brokers, size: TransactionSize, backlog: list[int]) -> tuple[int, float]:
-    """Write records of these sizes, first ones first; the most attempts in vain in a row, and the longest success."""
+    """Write records of these sizes in order; return the most attempts in vain in a row, and the longest success."""
     at, vain, most_vain, longest_s = 0, 0, 0, 0.0
     while at < len(backlog):
         limit, end, size_bytes = size.limit_bytes(brokers.now_s), at + 1, backlog[at]
@@ -63,13 +63,13 @@ def test_a_backlog_leaves_at_any_bandwidth_that_carries_one_record(rng: Random) 
         count = min(2_000, max(5, int(brokers.bytes_per_s * 3_600 / record_bytes)))
         backlog = [rng.randint(1, record_bytes) for _ in range(count)]
         vain, _ = drained(brokers, size, backlog)
-        # Halving from the start to one record.
+        # Halving from the start size down to one record.
         assert vain <= START_BYTES.bit_length(), brokers
         assert brokers.wasted_bytes <= 2 * START_BYTES, brokers
 
 
 def test_a_transaction_is_planned_to_take_about_as_long_as_is_aimed_at() -> None:
-    """After the first few, which measure."""
+    """The first few transactions measure the bandwidth; they are not judged."""
     for bytes_per_s in (100_000, 1_000_000, 5_000_000):
         brokers, size = Brokers(bytes_per_s, 0.02), TransactionSize(MOST, TIMEOUT_S)
         drained(brokers, size, [1_000] * (bytes_per_s // 40))
@@ -134,7 +134,7 @@ def test_segments_go_along_while_they_leave_room_in_the_timeout(timeout_s: float
     while size.carries(2 << 20, 0.0):
         size.abandoned(size.limit_bytes(0.0))
     assert size.carries(0, 0.0)
-    # The first that is large enough by itself tells that they fit again.
+    # The first transaction that is large enough by itself shows that segments fit again.
     while not size.carries(2 << 20, 0.0):
         before = size.limit_bytes(0.0)
         size.committed(100, 0.01, 0.0)

@@ -1,4 +1,4 @@
-"""What is in transit, against a plain list, and by the index that it belongs to."""
+"""Notes in transit, against a plain list; and which index they belong to."""
 
 import random
 
@@ -31,7 +31,7 @@ def test_random_transactions_against_a_list(seed: int, monkeypatch: pytest.Monke
         transit.leave(cursor)
         for lot in transit.leaving:
             del stored[lot]
-        # Each lot stays as a whole until C is behind the last of it.
+        # Each lot stays whole until C is behind its last note.
         lots = [each for each in stored.values() if each[-1].place.offset < cursor]
         assert not lots
         offsets = sorted(rng.sample(range(end, end + 20), rng.randint(0, 7)))

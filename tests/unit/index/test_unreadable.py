@@ -1,4 +1,4 @@
-"""Headers that no client hands over as they are: kept whole, and decided the same whenever they are read."""
+"""Headers that no client passes on unchanged: they are kept whole, and decided the same at every reading."""
 
 import confluent_kafka
 import pytest
@@ -78,7 +78,7 @@ def test_what_was_decided_by_older_rules_is_decided_so_again() -> None:
     assert isinstance(decision, Schedule)
     assert decision.due_ms == NOW_MS + 5
     assert left.headers == as_accepted(record(found)).headers == handed
-    # What could not be handed over at all stopped its partition then, so that nothing was decided.
+    # Older rules stopped the partition at headers that no client could pass on, so they left no decision to repeat.
     assert isinstance(decide(BEFORE, record(examined(encode_headers([(b"\xff", None)]), None)), 7)[0], Rejection)
 
 

@@ -1,4 +1,4 @@
-"""What is due soon and what waits for long, taken as one in release order."""
+"""The entries due soon and the entries that wait for long, taken as one in release order."""
 
 import random
 
@@ -37,13 +37,13 @@ def test_pieces_of_many_are_not_too_large() -> None:
     unsealed = indexed(random.Random(1), 4 * PIECE_ENTRIES, spread=1_000_000)
     sizes = [len(piece) for piece in unsealed.pieces()]
     assert sum(sizes) == 4 * PIECE_ENTRIES
-    # A piece of what waits, and as much and a chunk of what is due soon.
+    # A piece of the waiting entries, and as much and a chunk of the entries due soon.
     assert max(sizes) <= 2 * PIECE_ENTRIES + 10
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_what_is_taken_between_pieces_and_put_back_is_not_missed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch that is cut by its bytes gives back its end, while a bucket is being sealed."""
+    """A batch that is cut by its bytes puts back its end while a bucket is being sealed."""
     rng = random.Random(seed)
     monkeypatch.setattr(unsealed_module, "PIECE_ENTRIES", 4)
     unsealed = indexed(rng, 120, spread=rng.choice([10, 600]))
@@ -70,7 +70,7 @@ def test_an_entry_is_discarded_wherever_it_lies() -> None:
         assert unsealed.discard((100 - offset, offset)) == entries((100 - offset, offset))[0]
         assert unsealed.discard((100 - offset, offset)) is None
     assert sorted(offset for _, offset in everything(unsealed)) == [0, 2, 5, 6, 7, 8]
-    # Of those due soon a whole chunk: offsets 0 and 6.
+    # The entries due soon count as a whole chunk: offsets 0 and 6.
     assert unsealed.count_until(97) == 5
 
 

@@ -1,4 +1,4 @@
-"""Waiting against a plain sorted list, after every random operation."""
+"""Waiting, checked against a plain sorted list after every random operation."""
 
 import random
 
@@ -19,11 +19,11 @@ def places(entries: Run[Unordered] | list[Entry[Unordered]]) -> list[Place]:
 
 
 class Twin:
-    """The same operations on the runs and on the naive model: one sorted list."""
+    """Does the same operations on the runs and on the naive model: one sorted list."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
-        # From all due at one time over due in the order of offsets to anything.
+        # Due times range from all the same, over ascending with the offsets, to random.
         self.spread = rng.choice([0, 10, 1_000])
         self.step = rng.choice([0, 0, 20])
         self.waiting: Waiting[Unordered] = Waiting(runs(rng.choice([1, 5, 40])))
@@ -90,7 +90,7 @@ class Twin:
             found += places(piece)
             due_ms = self.rng.choice(found)[0]
             taken = self.waiting.take_due(due_ms + 5, 3)
-            # What is taken and does not leave is found, wherever it lies.
+            # An entry that is taken and does not leave is found anywhere.
             left.update(places(taken[:1]))
             self.waiting.put_back(taken[1:])
         assert found == sorted(set(found)), "in another order, or twice"
@@ -136,7 +136,7 @@ def test_random_operations_against_a_sorted_list(seed: int) -> None:
 
 
 def test_a_piece_is_worth_its_while_however_entries_lie() -> None:
-    """Each piece costs a look at every run: of a fixed delay, and of scattered times, there must not be too many."""
+    """Each piece costs a look at every run. Neither a fixed delay nor scattered times may make too many pieces."""
     rng = random.Random(3)
     for due_ms in (lambda offset: 10 * offset, lambda _: rng.randint(0, 1_000_000), lambda _: 7):
         waiting: Waiting[Unordered] = Waiting(runs(100))
@@ -148,7 +148,7 @@ def test_a_piece_is_worth_its_while_however_entries_lie() -> None:
 
 
 def test_what_is_left_of_a_limit_is_taken_one_by_one() -> None:
-    """With more runs than there is room, most have no share in it."""
+    """Most runs have no share in a limit that is lower than the number of runs."""
     waiting: Waiting[Unordered] = Waiting(runs(1))
     for offset in range(20):
         waiting.add([(100 - offset, offset, Unordered())])

@@ -1,4 +1,4 @@
-"""Who can set the environment of an installed router cannot have it killed in its worst moments."""
+"""The environment of an installed router cannot make it stop at its worst moments."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Quantiles of lateness, and what is known of the last minutes, against a count of every record."""
+"""Quantiles of lateness, and the counts of the last minutes, against a count of every record."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Lateness counted in bulk against one record at a time, and the gauges of partitions."""
+"""Lateness counted in bulk, against a count of one record at a time; and the gauges of partitions."""
 
 import math
 import random
@@ -36,7 +36,7 @@ def test_lateness_against_one_record_at_a_time(seed: int) -> None:
     for _ in range(rng.randint(1, 8)):
         released_ms = 1_800_000_000_000 + rng.randint(0, 10_000)
         longest_ms = rng.choice([3, 100, 10_000, 10_000_000])
-        # On the bounds themselves more often than chance would have it.
+        # Many values lie on the bounds themselves, more than by chance.
         late = [rng.choice([rng.randint(0, longest_ms), *LATENESS_BOUNDS_MS]) for _ in range(rng.randint(1, 50))]
         histogram.observe("d", sorted(released_ms - late_ms for late_ms in late), released_ms)
         for late_ms in late:

@@ -1,4 +1,4 @@
-"""The producer helper: what it builds is decided by the router's rules as it was asked for, and it stands alone."""
+"""The producer helper: the router's rules decide its headers as the caller asked, and the module stands alone."""
 
 import ast
 import subprocess
@@ -153,7 +153,7 @@ def test_a_delay_over_the_maximum_says_what_the_router_says() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"at": datetime(2030, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - the mistake to be found
+        ({"at": datetime(2030, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - the mistake under test
         ({"at": "2030-01-01T00:00:00"}, "is not RFC 3339 with an offset"),
         ({"at": "2030-02-30T00:00:00Z"}, "at: '2030-02-30"),
         ({"at": 1_900_000_000}, "looks like seconds"),

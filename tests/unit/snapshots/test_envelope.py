@@ -1,6 +1,6 @@
-"""The envelope: whatever is done to stored bytes, they come out whole or not at all.
+"""The envelope: damaged bytes come out whole or not at all.
 
-The files in ``golden`` are what version 1 wrote. They are never written again: a new version adds files of its own.
+Version 1 wrote the files in ``golden``. They are never written again: a new version adds files of its own.
 """
 
 import pytest

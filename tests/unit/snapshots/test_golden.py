@@ -1,4 +1,4 @@
-"""Every golden file of a version that is read today: whole it is read, and with any one bit flipped it is refused."""
+"""Every golden file of a readable version: it is read whole, and refused with any one bit flipped."""
 
 from collections.abc import Callable
 
@@ -82,7 +82,7 @@ def test_every_truncation_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("key", STATE)
 def test_every_flipped_bit_of_a_key_of_the_state_is_refused(key: bytes) -> None:
-    """No checksum covers keys: what lies under another key than its own must be noticed all the same."""
+    """No checksum covers keys, so a value under a wrong key must be noticed otherwise."""
     assert fold_state(STATE.items())
     for bit in range(len(key) * 8):
         with pytest.raises(FormatError):

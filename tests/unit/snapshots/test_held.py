@@ -1,4 +1,4 @@
-"""Held records: bytes and back, whatever is in them, and nothing trusted that is not whole."""
+"""Held records: encoded and decoded with any content; incomplete ones are refused."""
 
 import random
 import struct

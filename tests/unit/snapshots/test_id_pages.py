@@ -1,4 +1,4 @@
-"""Pages of ids as they are stored: what was written is read, and anything else is refused."""
+"""Pages of ids as they are stored: written ones are read back, and anything else is refused."""
 
 import random
 from dataclasses import replace
@@ -129,6 +129,6 @@ def test_forged_pages_are_refused_or_in_order() -> None:
 
 
 def test_an_unknown_field_does_no_harm() -> None:
-    """What a later version adds."""
+    """A later version adds such a field."""
     message = state_pb2.IdPage.FromString(unwrap(Kind.IDS, PAGE.value) + b"\x78\x01")
     assert parse_page(wrap(Kind.IDS, message.SerializeToString())) == parse_page(PAGE.value)

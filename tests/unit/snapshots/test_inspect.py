@@ -1,4 +1,4 @@
-"""``python -m snapshots inspect``: every kind of stored value is told to a person, damage too."""
+"""``python -m snapshots inspect``: describes every kind of stored value in words, damaged ones too."""
 
 import subprocess
 import sys

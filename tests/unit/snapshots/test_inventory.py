@@ -1,4 +1,4 @@
-"""What progress says the state holds: kept by what is written, stored, and compared with what is found."""
+"""The inventory of a state: kept up to date by written records, stored with progress, and compared with found keys."""
 
 import random
 
@@ -118,7 +118,7 @@ def test_what_is_missing_is_named(inventory: Inventory, there: Stored, message: 
     ],
 )
 def test_what_is_there_without_being_said_is_refused_and_not_as_a_loss(there: Stored, message: str) -> None:
-    """Its progress is missing behind it, which no loss of a beginning does."""
+    """Its progress is missing behind it. A lost beginning never has this effect."""
     with pytest.raises(FormatError, match=message) as refused:
         fold_state([*RULES, *there, *said(NOTHING_STORED)])
     assert not isinstance(refused.value, StateLostError)
@@ -131,7 +131,7 @@ def test_an_adopted_bucket_that_is_gone_is_a_loss_too() -> None:
 
 
 def test_where_nothing_was_said_nothing_is_missed() -> None:
-    """As routers of before wrote it, which may write the next progress during a rolling update, too."""
+    """Earlier routers wrote progress without an inventory, and may write the next progress during a rolling update."""
     state = fold_state([*RULES, bucket(4), *said(Inventory((2, 4))), *said(None)])
     assert state is not None
     assert state.inventory is None
@@ -177,7 +177,7 @@ def test_the_last_record_of_a_key_counts_and_those_of_other_keys_do_not() -> Non
 
 
 def test_every_loss_of_a_beginning_is_found(rng: random.Random) -> None:
-    """Whatever an owner has written, aborted and compacted away: what is left of it is all of it, or is refused."""
+    """An owner writes, aborts and compacts at random: the remainder is the whole state, or is refused."""
     for _ in range(60):
         log = _history(rng)
         whole = fold_state(log)

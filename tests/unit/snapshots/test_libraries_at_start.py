@@ -1,4 +1,4 @@
-"""Whatever reads stored bytes asks first whether its libraries can be trusted with them."""
+"""Every program that reads stored bytes asks first whether its libraries can be trusted with them."""
 
 import os
 import subprocess

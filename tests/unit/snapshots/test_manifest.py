@@ -1,4 +1,4 @@
-"""Manifests: recovery believes them, so what contradicts itself is neither written nor read."""
+"""Manifests: recovery trusts them, so a manifest that contradicts itself is neither written nor read."""
 
 import random
 from collections.abc import Callable

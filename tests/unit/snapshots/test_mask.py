@@ -1,4 +1,4 @@
-"""What was cancelled in the state topic: written whole by container, read back, and anything else refused."""
+"""The mask in the state topic: written whole by container, read back, and anything else refused."""
 
 import random
 

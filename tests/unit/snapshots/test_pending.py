@@ -1,4 +1,4 @@
-"""What of a partition is pending by its state, a record at a time; whole walks are in sidecar/finding."""
+"""The pending records of a partition by its state, a record at a time; sidecar/finding tests whole walks."""
 
 import pickle
 from typing import Any
@@ -40,12 +40,12 @@ def stored(**more: Any) -> StoredState:
 @pytest.mark.parametrize(
     ("offset", "headers", "due_ms", "is_pending"),
     [
-        (44, [at(5_000)], None, False),  # left: at or before W
+        (44, [at(5_000)], None, False),  # has left: at or before W
         (45, [at(5_000)], None, False),
-        (46, [at(5_000)], None, True),  # whoever asks knows what was skipped
+        (46, [at(5_000)], None, True),  # the caller knows the skipped offsets
         (44, [at(5_001)], None, True),
-        (50, [at(1)], None, True),  # behind C nothing has left
-        (3, [at(4_000)], 4_000, True),  # of a bucket, whose watermark whoever reads it has applied
+        (50, [at(1)], None, True),  # nothing behind C has left
+        (3, [at(4_000)], 4_000, True),  # in a bucket, whose reader has applied the watermark
         (3, [at(4_000)], 4_001, False),
         (44, [("deliver-at", b"soon")], None, False),
         (44, [("deliver-cancel", b"id")], None, False),

@@ -95,7 +95,7 @@ def test_a_segment_is_taken_apart_into_rows_that_are_the_same_segment_again(seed
     places = sorted((rng.choice([0, 7, 2**63 - 1]), offset) for offset in rng.sample(range(10**9), len(records)))
     entries = [(*place, record) for place, record in zip(places, records, strict=True)]
     packer = RowPacker()
-    # Of another segment that was taken apart before.
+    # Names of another segment that was read before.
     packer.indexes(["none", "trace"])
     rows = decode_rows(encode_segment(Placement.INLINE, entries), packer)
     assert rows is not None

@@ -1,4 +1,4 @@
-"""Segments: what goes in comes out, and nothing else ever does, whatever is done to the bytes."""
+"""Segments: they are decoded as they were encoded; damaged ones are refused."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""The copy of the key that signs occurrences comes out as it was written, or not at all."""
+"""The copy of the key that signs occurrences: read back as it was written, or not at all."""
 
 import pytest
 

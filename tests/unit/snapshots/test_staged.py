@@ -1,4 +1,4 @@
-"""The backfill topic: what waits to be adopted, and what is refused by name."""
+"""The backfill topic: buckets that wait to be adopted, and refusals that name them."""
 
 import random
 import re

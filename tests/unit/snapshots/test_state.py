@@ -1,4 +1,4 @@
-"""The state topic: what the fold makes of its records, and what it refuses."""
+"""The state topic: the state that the fold makes of its records, and its refusals."""
 
 import pytest
 
@@ -67,14 +67,14 @@ def test_what_is_written_is_version_1() -> None:
 
 
 def test_the_key_of_recurring_schedules_is_in_the_progress() -> None:
-    """Golden: field 11, and nothing at all where nothing recurs."""
+    """A golden test: field 11, absent where nothing recurs."""
     signed = encode_progress(PROGRESS._replace(series_key=b"0123456789abcdef"), "id")
     assert signed[-18:] == b"\x5a\x100123456789abcdef"
     assert signed[13:-18] == encode_progress(PROGRESS, "id")[13:]
 
 
 def test_how_many_cancelled_records_buckets_hold_is_in_the_progress() -> None:
-    """Golden: field 12, and nothing at all where there are none."""
+    """A golden test: field 12, absent where there are none."""
     counted = encode_progress(PROGRESS._replace(cancelled=300), "id")
     assert counted[-3:] == b"\x60\xac\x02"
     assert counted[13:-3] == encode_progress(PROGRESS, "id")[13:]

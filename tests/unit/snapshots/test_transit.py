@@ -1,4 +1,4 @@
-"""What is in transit, in the state topic: read back as written, and anything else refused."""
+"""Notes in transit in the state topic: read back as written, and anything else refused."""
 
 import pytest
 

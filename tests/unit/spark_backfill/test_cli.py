@@ -1,4 +1,4 @@
-"""The command line of the jobs, as far as it goes without Spark."""
+"""The command line of the jobs, as far as it works without Spark."""
 
 import subprocess
 import sys
@@ -128,7 +128,7 @@ def test_the_zip_for_executors_is_all_that_a_job_needs_of_this_project(tmp_path:
         "from spark_backfill.buckets import sink; from spark_backfill.export import command, job;"
         "print(jars.__file__, jars.connector_version())"
     )
-    # Isolated: neither the directory it runs in nor an editable install may help out.
+    # Isolated, so that neither the working directory nor an editable install can supply modules.
     done = subprocess.run(
         [sys.executable, "-I", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
     )

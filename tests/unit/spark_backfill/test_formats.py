@@ -1,4 +1,4 @@
-"""Options of formats, of which some are secret, and what Spark's errors come down to; without Spark."""
+"""Options of formats, some of them secret, and the causes behind Spark's errors; without Spark."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a task works with: native code by its entry point, or Python, with the reason."""
+"""The kernel of a task: native code by its entry point, or Python, with the reason."""
 
 import subprocess
 import sys
@@ -87,7 +87,7 @@ _ASK = "from spark_backfill import kernel; print(kernel.chosen().name)"
 
 
 def _zipped(folder: Path, *rooms: str) -> Path:
-    """What ``make spark-zip`` makes, or more."""
+    """Make the archive of ``make spark-zip``, or one with more rooms."""
     archive = folder / "spark_backfill.zip"
     with zipfile.ZipFile(archive, "w") as made:
         for room in rooms:
@@ -97,7 +97,7 @@ def _zipped(folder: Path, *rooms: str) -> Path:
 
 
 def _said(folder: Path, archive: Path) -> str:
-    # Without what site-packages says: nothing is installed but what a path names.
+    # The archive comes first on the path, in front of an installed wheel.
     script = f"import sys; sys.path[:0] = [{str(archive)!r}]; {_ASK}"
     done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The jobs read the router's configuration as the router does: spark_backfill.settings against sidecar.config.model."""
+"""The jobs read the configuration as the router does: spark_backfill.settings against sidecar.config.model."""
 
 import re
 from pathlib import Path
@@ -60,7 +60,7 @@ default_target = "bulk"
 
 
 def examples() -> list[str]:
-    """Every whole configuration in the documents, and one with everything in it."""
+    """Return every whole configuration in the documents, and one with all keys."""
     found = [FULL]
     for document in ("README.md", "CONTRIBUTING.md"):
         blocks = re.findall(r"```toml\n(.*?)```", (ROOT / document).read_text(encoding="utf-8"), re.DOTALL)

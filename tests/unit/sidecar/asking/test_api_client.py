@@ -1,4 +1,4 @@
-"""The client of the admin API, against a server that answers what it is told to."""
+"""The client of the admin API, against a server with prepared answers."""
 
 import json
 import threading
@@ -38,7 +38,7 @@ LOOKUP = LookupAnswer(topic="d", partition=0, offset=7, fate=Fate.PENDING, targe
 
 @dataclass
 class Fake:
-    """Answers by method and path, and what was asked."""
+    """The answers by method and path, and the requests that came."""
 
     answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
     asked: list[tuple[str, Any]] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Fake:
 
 @pytest.fixture
 def fake() -> Iterator[Fake]:
-    """A server of the test's own."""
+    """Run a server with the answers of the test."""
     found = Fake()
 
     class Handler(BaseHTTPRequestHandler):
@@ -84,7 +84,7 @@ def fake() -> Iterator[Fake]:
 
 @pytest.fixture
 def token_file(tmp_path: Path) -> Path:
-    """A file with a token."""
+    """Write a file with a token."""
     file = tmp_path / "token"
     file.write_text("canary-token\n")
     return file
@@ -92,7 +92,7 @@ def token_file(tmp_path: Path) -> Path:
 
 def run(fake: Fake, token_file: Path, *arguments: str, code: int = 0) -> Result:
     environ = {"DELAY_ROUTER_API": fake.url, "DELAY_ROUTER_TOKEN_FILE": str(token_file)}
-    # No configuration is needed, and none is there.
+    # No configuration is needed, and none exists.
     result = CliRunner(env=environ).invoke(cli, [*arguments])
     assert result.exit_code == code, result.output
     assert "canary-token" not in result.output

@@ -1,4 +1,4 @@
-"""Which targets get records that producers should write to the delay topic, as ``check`` tells it."""
+"""Targets that get records which producers should write to the delay topic, as ``check`` reports them."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -75,7 +75,7 @@ def test_what_was_written_past_the_delay_topic_is_warned_of_with_the_topic_to_wr
 
 
 class Message:
-    """One thing that a consumer hands over: a record, or an event of its partition."""
+    """A message of a consumer: a record, or an event of its partition."""
 
     def __init__(self, topic: str, partition: int, offset: int, headers: Any = (), error: int | None = None) -> None:
         self._at, self._headers = (topic, partition, offset), list(headers)
@@ -115,7 +115,7 @@ class Consumer:
         return self.messages.pop(0) if self.messages else None
 
     def pause(self, _: Any) -> None:
-        """Has nothing ahead."""
+        """Do nothing: there is no prefetched message to drop."""
 
     def consume(self, _: int, __: float) -> list[Message]:
         given, self.messages = self.messages, []
@@ -128,7 +128,7 @@ class Consumer:
 def read(
     monkeypatch: pytest.MonkeyPatch, partitions: dict[str, int], ends: dict[tuple[str, int], Any], *messages: Message
 ) -> tuple[dict[str, Tail], Consumer]:
-    """Read targets whose partitions end so, or fail so, with a consumer that hands over these messages."""
+    """Read targets whose partitions have these ends or errors, with a consumer that hands over these messages."""
     consumer = Consumer([*messages])
 
     def offsets(_: Any, wanted: dict[Any, OffsetSpec], __: IsolationLevel) -> dict[Any, Told | KafkaError]:

@@ -1,4 +1,4 @@
-"""What ``check`` says of targets whose brokers overwrite what records are to be stamped with."""
+"""The findings of ``check`` about targets whose brokers overwrite the timestamps that records should get."""
 
 from sidecar.asking.checking import timestamp_findings
 from sidecar.policies.timestamps import Stamp

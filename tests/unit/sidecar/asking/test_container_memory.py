@@ -1,4 +1,4 @@
-"""The memory limit of a container, beside the memory that a router may take."""
+"""The memory limit of a container, compared with the memory that a router may take."""
 
 from pathlib import Path
 from typing import Any

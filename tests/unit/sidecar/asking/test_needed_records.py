@@ -1,4 +1,4 @@
-"""Records that a delay topic must still keep, beside its retention."""
+"""Records that a delay topic must still keep, compared with its retention."""
 
 from collections.abc import Sequence
 
@@ -34,7 +34,7 @@ def test_an_older_record_is_an_error_that_names_its_place_and_the_command() -> N
     assert found.is_error
     assert found.thing == "delay topic orders.delay"
     assert found.message.startswith("retention.ms=60000 keeps 1m, but older records are still needed: ")
-    # The oldest first.
+    # The oldest record comes first.
     assert "orders.delay/1 offset 10 (1h old), orders.delay/2 offset 20 (1m old); brokers may" in found.message
     assert "--alter" in found.remedy
     assert f"retention.ms={14 * 86_400_000}" in found.remedy
@@ -62,6 +62,6 @@ def test_what_is_needed_is_told_by_the_state() -> None:
     assert needed_from(stored(watermark=Position(0, 0))) == 90
     assert needed_from(stored(inline, watermark=Position(0, 0))) == 90
     assert needed_from(stored(pointers, inline, watermark=Position(5_500, 0))) == 20
-    # All of it has left.
+    # Every record of the pointers has left.
     assert needed_from(stored(pointers, inline, watermark=Position(6_000, 25))) == 90
     assert needed_from(stored(pointers, watermark=Position(6_000, 25), catching_up=True)) == 20

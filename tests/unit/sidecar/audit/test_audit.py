@@ -1,4 +1,4 @@
-"""The auditor's join, fed with records made up in memory: what it must count, and what it must not."""
+"""The auditor's join, fed with records made in memory: the violations it must count, and the cases it must not."""
 
 from collections.abc import Sequence
 

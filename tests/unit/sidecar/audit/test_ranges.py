@@ -1,4 +1,4 @@
-"""Where partitions begin and end, asked of brokers that do not lead them yet, or never tell."""
+"""Beginnings and ends of partitions, asked of brokers that do not lead them yet, or never answer."""
 
 import importlib
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ Edges = tuple[int, int] | None
 
 
 class Answering:
-    """A consumer of one topic with one partition, whose edges are told in this order."""
+    """A consumer of one topic with one partition; the edges are answered in this order."""
 
     def __init__(self, *edges: Edges | int) -> None:
         self._edges = list(edges)
@@ -37,7 +37,7 @@ class Answering:
 
 
 def told(monkeypatch: pytest.MonkeyPatch, *edges: Edges | int) -> dict[tuple[str, int], tuple[int, int]]:
-    # The package names a function like this module of it.
+    # The package has a function with the name of this module.
     monkeypatch.setattr(importlib.import_module("sidecar.audit.read"), "Consumer", Answering(*edges))
     return ranges(KAFKA, ["t"])
 

@@ -1,4 +1,4 @@
-"""What controls have done, in the join of the auditor: each has one receipt, and what that names stays."""
+"""Effects of controls in the join of the auditor: each control has one receipt, and the records that it names stay."""
 
 import json
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def receipt(
     key: bytes = b"a",
     due_ms: int | None = None,
 ) -> Record:
-    """The receipt of a control that names these offsets."""
+    """Make the receipt of a control that names these offsets."""
     named = {name for name, _ in control.headers}
     action = next((action for action in DONE if f"deliver-{action}" in named), "replace")
     said: dict[str, object] = {
@@ -90,10 +90,10 @@ def test_what_is_moved_and_not_written_again_is_found_missing_once_it_is_due() -
     assert report.samples["moved_to_nowhere"] == [
         f"{MOVES.place}: moved by its receipt, and no record was written for it"
     ]
-    # The transaction that has written it may be hidden by one that is open in front of it.
+    # The transaction that wrote the record may be hidden behind an open one.
     waits = audited([FIRST, MOVES], [receipt(MOVES, 0, due_ms=NOW_MS + 1)])
     assert counts(waits) == {"sent": 2, "moved": 1, "answered": 1}
-    # What others have appended since, or what was written for another control, does not stand for it.
+    # Neither a record of another producer nor a record made for another control takes its place.
     other = sent(5, ID, AFTER, ("delay-source", FIRST.place.encode()))
     assert audited([FIRST, MOVES, other], [receipt(MOVES, 0, due_ms=NOW_MS)]).moved_to_nowhere == 1
 
@@ -104,7 +104,7 @@ def test_a_control_behind_a_move_holds_for_what_it_appends() -> None:
     report = audited(origins, [receipt(MOVES, 0), receipt(cancels, 5)])
     assert counts(report) == {"sent": 4, "moved": 1, "cancelled": 1, "answered": 2}
     assert report.ok, report.samples
-    # One in front of the move does not: it has nothing to do with what that makes.
+    # A control in front of the move may not name the record that the move makes.
     early = sent(0, CANCEL)
     wrong = audited([early, MOVES, MOVED], [receipt(early, 5), receipt(MOVES)])
     assert wrong.altered == 1
@@ -117,7 +117,7 @@ def test_of_several_moves_in_one_transaction_only_the_last_is_written() -> None:
     report = audited([FIRST, MOVES, again, third, moved], told, out=[released(moved)])
     assert counts(report) == {"sent": 5, "moved": 1, "answered": 3, "released_once": 1}
     assert report.ok, report.samples
-    # Nothing is written where a control that cancels is the last.
+    # The router writes nothing when the last control cancels.
     cancels = sent(3, CANCEL)
     told = [receipt(MOVES, 0), receipt(again, 1), receipt(cancels, 2)]
     report = audited([FIRST, MOVES, again, cancels], told)

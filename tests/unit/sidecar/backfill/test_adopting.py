@@ -1,4 +1,4 @@
-"""Which staged bucket is adopted when, and what is said of the others."""
+"""The adoption of staged buckets: the bucket that is adopted, its time, and the reports about the others."""
 
 from collections.abc import Mapping
 
@@ -29,7 +29,7 @@ PAYLOAD = scheduled(Schedule(50, ("out",), BY_KEY, KEEP_KEY, None, both_times=Fa
 
 
 class Scene:
-    """A partition at offset 100 in which nothing is pending, and what is staged for it."""
+    """A partition at offset 100 in which nothing is pending, and the buckets staged for it."""
 
     def __init__(self) -> None:
         structlog.reset_defaults()
@@ -42,19 +42,19 @@ class Scene:
         self.adopting = Adopting(context, self.ledger, RuleHistory.beginning(0, RULES), "id", self, self.begin_anew)
 
     def waiting(self) -> Mapping[bytes, Waiting]:
-        """What is staged now."""
+        """Return the staged buckets."""
         return self.staged
 
     def hold_off(self) -> None:
-        """The next owner has to wait."""
+        """Count a request that makes the next owner wait."""
         self.held_off += 1
 
     def not_before_s(self) -> float:
-        """There is nothing to wait for."""
+        """Return a time at which there is nothing to wait for."""
         return 0.0
 
     def begin_anew(self) -> None:
-        """The index is behind a bucket."""
+        """Count a request to begin anew, since the index is behind a bucket."""
         self.begun_anew += 1
 
     def stage(self, *several: Staged | FormatError) -> None:
@@ -68,11 +68,11 @@ class Scene:
         self.adopting.turn()
 
     def pauses(self) -> bool:
-        """Whether intake has to wait."""
+        """Say whether intake has to wait."""
         return self.adopting.pauses
 
     def commit(self, bucket_id: int = 7) -> tuple[bytes, ...]:
-        """Commit what adopting wants; returns what was withdrawn."""
+        """Commit the request of adopting; return the withdrawn keys."""
         request = self.adopting.request(bucket_id)
         self.ledger.plan(1_000, 10, 1_000, None if request is None else request.installs)
         self.ledger.confirm()
@@ -82,7 +82,7 @@ class Scene:
         return request.withdrawn
 
     def outcomes(self) -> dict[str, float]:
-        """Counters by outcome."""
+        """Return the counters that are not zero, by outcome."""
         names = ("adopted", "discarded", "refused")
         found = {
             name: self.metrics.registry.get_sample_value(

@@ -1,4 +1,4 @@
-"""State made anew of what a job has staged: the furthest whole one, or a reason why not."""
+"""State rebuilt from the buckets that a job has staged: the furthest complete one, or a reason for its refusal."""
 
 from typing import NoReturn, cast
 

@@ -1,4 +1,4 @@
-"""What waits in the backfill topics: read from the beginning, decoded, and forgotten when it is withdrawn."""
+"""Buckets that wait in the backfill topics: read from the beginning, decoded, and forgotten when they are withdrawn."""
 
 import queue
 import time
@@ -50,7 +50,7 @@ class Message:
 
 
 class Client:
-    """A consumer of one log; hands out what the test puts in, and every record again when it is assigned anew."""
+    """A consumer of one log; hands out the records of the test, and all of them again when it is assigned anew."""
 
     def __init__(self, snapshots: tuple[int, int] = (0, 100)) -> None:
         self.coming: queue.Queue[Message] = queue.Queue()
@@ -71,7 +71,7 @@ class Client:
         return [self.coming.get() for _ in range(min(count, self.coming.qsize()))]
 
     def list_topics(self, _topic: str, _timeout_s: float) -> None:
-        """It knows the leaders."""
+        """Do nothing: the client knows the leaders."""
 
     def get_watermark_offsets(self, _: TopicPartition, __: float) -> tuple[int, int]:
         return self._snapshots

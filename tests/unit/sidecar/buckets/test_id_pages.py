@@ -59,7 +59,7 @@ def sealing(ids: Places, *offsets: int, limits: Limits = LIMITS) -> Sealing:
 
 
 def written(under_way: Sealing | Merging) -> list[tuple[bytes, bytes]]:
-    """All that it gives to transactions, at record offsets from 1000 on."""
+    """Write all segments and pages, at record offsets from 1000 on, and return them."""
     found: list[tuple[bytes, bytes]] = []
     while (some := under_way.next_segments()) is not None:
         assert under_way.next_segments() == some, "it may have had to make way"
@@ -121,16 +121,16 @@ class Sources:
         self.damaged = False
 
     def ask(self, manifest: Manifest, numbers: range) -> Future[StoredSegments]:
-        """Nothing of it is looked at."""
+        """Answer at once, with no record: the merge looks at none."""
         return at_once(lambda: [None for _ in numbers])
 
     def run(self, manifest: Manifest, number: int, stored: Record | None, packer: RowPacker) -> MergedRun:
-        """As the manifest says: one of each offset that has an id."""
+        """Return the places of the manifest: an entry for each offset that has an id."""
         pages = self.pages[manifest.bucket_id]
         return ListRun(sorted((*place_in(row), None) for page in pages for row in rows_of(page)))
 
     def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[bytes]]:
-        """Some pages, or none where one is damaged."""
+        """Return some pages, or an error if they are damaged."""
         future: Future[list[bytes]] = Future()
         if self.damaged:
             future.set_exception(FormatError("damaged"))
@@ -143,7 +143,7 @@ class Sources:
         yield from ((offset, None) for offset in offsets)
 
     def merged(self, watermark: Position = BEFORE_ALL, masked: Sequence[int] = ()) -> list[int] | None:
-        """Offsets of the ids that the merged bucket has; None where that is not known."""
+        """Merge; return the offsets of the ids that the merged bucket has, or None where they are not known."""
         under_way = Merging(self.buckets, watermark, 9, RULES, LIMITS, QueuedHandover(0), BitMap64(masked))
         under_way.run(self)
         records = written(under_way)
@@ -187,14 +187,13 @@ def test_a_merge_of_a_source_whose_ids_are_not_known_knows_none(*, is_damaged: b
 
 
 class SnapshotsTopic:
-    """Pages at offsets; ``asked`` are those that were read."""
+    """Pages at offsets; ``asked`` are the offsets that were read."""
 
     def __init__(self, values: dict[int, bytes]) -> None:
         self.values = values
         self.asked: list[int] = []
 
     def read_large(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
-        """As of a reader."""
         assert (topic, partition, list(offsets)) == ("d.delay-snapshots", 3, sorted(offsets))
         self.asked += offsets
         return {at: Record(b"", self.values[at], [], 0) if at in self.values else None for at in offsets}
@@ -214,7 +213,7 @@ def stored() -> tuple[Manifest, SnapshotsTopic, list[bytes]]:
 def read_pages(
     read: IdPageSource, manifest: Manifest, numbers: Sequence[int], topic: SnapshotsTopic
 ) -> dict[int, set[int]]:
-    """Offsets of the ids of each page."""
+    """Return the offsets of the ids in each page."""
     sought = Sought(named(*range(20)))
     every = range(len(sought.hashes))
     pages = read.pages(manifest, numbers, cast("OffsetReader", topic))
@@ -222,7 +221,7 @@ def read_pages(
 
 
 def in_pages(pages: Sequence[bytes], numbers: Sequence[int]) -> dict[int, set[int]]:
-    """As ``read_pages``."""
+    """Return the expected result of ``read_pages``."""
     return {number: {place_in(row).offset for row in rows_of(pages[number])} for number in numbers}
 
 

@@ -1,4 +1,4 @@
-"""The memory of loads: counted while they read, and given back whatever becomes of them."""
+"""The memory of loads: counted while they read, and given back however they end."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -27,7 +27,7 @@ SIZE = size_of(RECORD)
 
 
 class Pool:
-    """Does what it is asked when a test says so."""
+    """Does the work it was given when a test calls it."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Future[Any], Callable[[Any], Any]]] = []
@@ -37,7 +37,7 @@ class Pool:
         return self.asked[-1][0]
 
     def do(self, error: Exception | None = None) -> None:
-        """Do the first of it; with an error behind what has been read by then."""
+        """Do the first work; fail with ``error`` after it has read."""
         future, work = self.asked.pop(0)
         result = work(None)
         if error is None:
@@ -47,7 +47,7 @@ class Pool:
 
 
 class Source:
-    """Keeps each of two records if it may."""
+    """Two records, each of which is kept if there is room."""
 
     def load_run(self, _manifest: Any, _numbers: Any, _reader: Any, keeps: Callable[[int, int], bool]) -> Any:
         schedule = Schedule(DUE_MS, ("out",), BY_KEY, KEEP_KEY, None, both_times=False)

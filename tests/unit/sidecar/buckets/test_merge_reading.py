@@ -1,4 +1,4 @@
-"""What a merge asks for, and when: some of each source before it is needed, and no more than that."""
+"""Reads of a merge: some segments of each source before they are needed, and no more than that."""
 
 from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future
@@ -25,7 +25,7 @@ PACKER = RowPacker()
 
 
 class Reads:
-    """Holds segment ``n`` under key ``n``, and gives each when it is ``answered``."""
+    """Holds segment ``n`` under key ``n``, and returns each when it is ``answered``."""
 
     def __init__(self, source: Manifest) -> None:
         self.source = source
@@ -64,7 +64,7 @@ class Reads:
 
 
 def segments(*sizes: int) -> Manifest:
-    """Of so many entries each, at 100 bytes an entry; due time and offset of entry n are n."""
+    """Make a manifest of segments with so many entries, at 100 bytes an entry; due time and offset of entry n are n."""
     places = iter([(number, number) for number in range(sum(sizes))])
     return manifest(7, *[[next(places) for _ in range(size)] for size in sizes])
 

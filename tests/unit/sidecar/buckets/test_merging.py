@@ -1,4 +1,4 @@
-"""Which buckets to merge, and what a merge makes of them."""
+"""The choice of buckets to merge, and the result of a merge."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -84,10 +84,10 @@ def test_no_bucket_is_made_that_a_manifest_cannot_hold() -> None:
 
 
 class Sources:
-    """Buckets of given segments, and reading them as a merge does.
+    """Buckets of given segments, read as a merge reads them.
 
-    ``asked`` are the runs that were asked for, by bucket, and ``read`` the segments that were taken in. Buckets that
-    are ``silent`` do not answer.
+    ``asked`` are the requested runs by bucket, and ``read`` the segments that were taken in. Buckets that are
+    ``silent`` do not answer.
     """
 
     def __init__(self, *buckets: Sequence[Sequence[Place]], absent: Sequence[int] = ()) -> None:
@@ -100,7 +100,7 @@ class Sources:
         self.pages: dict[int, list[bytes]] = {}
 
     def ask(self, manifest: Manifest, numbers: range) -> Future[StoredSegments]:
-        """Have some segments of a bucket read."""
+        """Note the request for some segments of a bucket, and answer it unless the bucket is silent."""
         future: Future[StoredSegments] = Future()
         self.asked.append((manifest.bucket_id, numbers, future))
         if manifest.bucket_id not in self.silent:
@@ -108,7 +108,7 @@ class Sources:
         return future
 
     def run(self, source: Manifest, number: int, stored: Record | None, packer: RowPacker) -> MergedRun:
-        """What one of them holds, as rows unless a record is absent."""
+        """Return the entries of a segment, as rows unless a record is absent."""
         assert stored is not None
         assert stored.key == b"%d" % number
         self.read.append((source.bucket_id, number))
@@ -117,7 +117,7 @@ class Sources:
         return ListRun(entries) if rows is None else packed_rows(rows, packer, PYTHON_CODEC)
 
     def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[bytes]]:
-        """Have some pages of ids of a bucket read."""
+        """Return some pages of ids of a bucket."""
         future: Future[list[bytes]] = Future()
         future.set_result([self.pages[manifest.bucket_id][number] for number in numbers])
         return future
@@ -137,7 +137,7 @@ TWO = [[(10, 1), (20, 2)], [(3_000, 3)]], [[(15, 11)], [(20, 12), (3_001, 13)]]
 
 
 def merged(under_way: Merging) -> tuple[Manifest | None, list[list[StoredEntry]]]:
-    """What comes out when every segment is committed, at offsets from 1000 on."""
+    """Commit every segment, at offsets from 1000 on; return the merged manifest and its entries by segment."""
     values: list[list[StoredEntry]] = []
     while (segments := under_way.next_segments()) is not None:
         assert under_way.next_segments() == segments

@@ -1,4 +1,4 @@
-"""A merge of columns of rows against one of objects: the same segments, whatever the sources hold."""
+"""A merge of columns of rows against a merge of objects: the same segments for any sources."""
 
 import random
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ LOADED_TO: Final = Position(200, 0)
 
 
 class Reads(PoolReads):
-    """Segments as they are stored, of buckets that are known by their ids; ``rows`` are those read as rows."""
+    """Stored segments by the id of their bucket; ``rows`` counts the segments read as rows."""
 
     def __init__(self, stored: dict[int, list[bytes]], codec: SegmentCodec) -> None:
         unused = cast("Any", None)
@@ -46,28 +46,28 @@ class Reads(PoolReads):
         self.rows = 0
 
     def ask(self, manifest: Manifest, numbers: range) -> Future[StoredSegments]:
-        """Have them at once."""
+        """Return the stored segments at once."""
         future: Future[StoredSegments] = Future()
         future.set_result([Record(b"", self._stored[manifest.bucket_id][number], [], 0) for number in numbers])
         return future
 
     def run(self, manifest: Manifest, number: int, stored: Record | None, packer: RowPacker) -> MergedRun:
-        """Note of which kind it is."""
+        """Return the run, and count it if it is rows."""
         run = super().run(manifest, number, stored, packer)
         self.rows += isinstance(run, PackedRun)
         return run
 
 
 class Objects(Reads):
-    """The same with an object for each record, always."""
+    """Does the same with an object for each record."""
 
     def run(self, manifest: Manifest, number: int, stored: Record | None, packer: RowPacker) -> MergedRun:
-        """What is rows, too."""
+        """Return the run as objects, even where it could be rows."""
         return ListRun([*self._source.stored(manifest, number, stored, self._reader)])
 
 
 def some_record(rng: random.Random, kind: str) -> Record | None:
-    """A record that can be a row, unless it is of a kind that cannot."""
+    """Make a record that can be a row, unless it is of a kind that cannot."""
     names = ["deliver-at", "trace"] if kind != "other names" else [str(rng.randint(0, 200)) for _ in range(3)]
     headers = [(name, rng.randbytes(rng.randint(0, 9))) for name in names[: rng.randint(0, 3)]]
     key, value = rng.choice([None, b"", b"key"]), rng.randbytes(rng.choice([0, 5, 300]))
@@ -85,7 +85,7 @@ def some_record(rng: random.Random, kind: str) -> Record | None:
 
 
 def a_segment(rng: random.Random, places: Sequence[tuple[int, int]], kind: str) -> tuple[SegmentRef, bytes]:
-    """One segment, and what a manifest says of it."""
+    """Make a segment; return its reference and its value."""
     entries = [(due_ms, offset, some_record(rng, kind)) for due_ms, offset in places]
     if kind == "joined":
         packer = RowPacker()
@@ -113,7 +113,7 @@ KINDS: Final = (
 def some_bucket(
     rng: random.Random, bucket_id: int, from_offset: int, kinds: Sequence[str]
 ) -> tuple[Bucket, list[bytes]]:
-    """A bucket of some segments, each of one kind, which may be adopted, and then holds offsets of the one before."""
+    """Make a bucket of some segments, each of one kind; an adopted one may hold offsets of the bucket before."""
     count = rng.choice([1, 5, 40, 150])
     is_adopted = bool(bucket_id) and rng.random() < 0.2
     offsets = rng.sample(range(from_offset - 60 if is_adopted else from_offset, from_offset + 300), count)
@@ -138,7 +138,7 @@ def some_bucket(
 def merged(
     buckets: Sequence[Bucket], reads: Reads, watermark: Position, rules: SealRules, codec: SegmentCodec
 ) -> tuple[Manifest | None, list[list[StoredEntry]]]:
-    """The manifest that is to be installed, and what its segments hold."""
+    """Return the manifest that would be installed, and the entries of its segments."""
     under_way = Merging(buckets, watermark, MADE, rules, LIMITS, QueuedHandover(0), codec=codec)
     under_way.run(reads)
     values: list[bytes] = []
@@ -150,14 +150,14 @@ def merged(
 
 
 def said(manifest: Manifest | None) -> Manifest | None:
-    """What a manifest says, but for how long segments are: names that a segment has none of take room."""
+    """Return the manifest without the sizes of segments: names that no record of a segment uses take room."""
     if manifest is None:
         return None
     return replace(manifest, segments=tuple(ref._replace(size_bytes=0) for ref in manifest.segments))
 
 
 def everything(buckets: Sequence[Bucket], stored: dict[int, list[bytes]], watermark: Position) -> list[StoredEntry]:
-    """What the buckets hold that is not in segments which have left, in release order."""
+    """Return the entries of the buckets in release order, but for segments that have left."""
     entries = [
         entry
         for bucket in buckets
@@ -183,7 +183,6 @@ def test_what_is_merged_as_rows_is_what_is_merged_as_objects(seed: int, codec: s
     assert said(as_rows[0]) == said(as_objects[0])
     assert as_rows[1] == as_objects[1]
     found = [entry for entries in as_rows[1] for entry in entries]
-    # What can be nothing but pointers leaves out the records that it could have.
     expected = everything(buckets, stored, watermark)
     assert found == expected
 
@@ -200,7 +199,7 @@ def test_segments_that_are_rows_are_read_as_rows(codec: str) -> None:
 
 
 def replace_id(bucket: Bucket, bucket_id: int) -> Bucket:
-    """The same bucket with another id."""
+    """Return the bucket with another id."""
     return Bucket(replace(bucket.manifest, bucket_id=bucket_id), BEFORE_ALL)
 
 
@@ -242,7 +241,7 @@ def test_segments_stay_below_what_brokers_take(codec: str) -> None:
         buckets.append(Bucket(writer.manifest(), BEFORE_ALL))
         stored[number] = [value for _, value in segments]
         expected += entries
-    # Of records that come to more than a segment holds, since the rules allow for it.
+    # The rules allow for more records than a segment can hold.
     rules = SealRules(segment_entries=20, segment_bytes=5_000_000)
     manifest, segments_made = merged(buckets, Reads(stored, CODECS[codec]), BEFORE_ALL, rules, CODECS[codec])
     assert manifest is not None

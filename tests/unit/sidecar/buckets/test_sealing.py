@@ -1,4 +1,4 @@
-"""What goes into segments, and what comes back of one that is damaged; no Kafka."""
+"""The contents of sealed segments, and the recovery of a damaged one; no Kafka."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -76,7 +76,7 @@ def test_a_nearly_empty_segment_goes_on_into_the_next_time_step() -> None:
 
 
 def test_names_of_headers_do_not_make_a_segment_too_big() -> None:
-    """They are not in the estimate of a segment's size, and a producer chooses them."""
+    """The estimate of a segment's size leaves names out, and a producer chooses them."""
     now_ms = 1_800_000_000_000
     entries = [entry(now_ms + n, n, record(now_ms + n, more=[("é" * 1_500 + str(n), b"")])) for n in range(900)]
     under_way = sealing(entries, SealRules(placement="inline", segment_bytes=700_000))
@@ -118,7 +118,7 @@ def test_segments_are_given_again_until_they_are_written() -> None:
 
 
 class WhenTold:
-    """Encodes what it was given when it is told to."""
+    """Encodes the given work when the test calls it."""
 
     def __init__(self) -> None:
         self._waiting: list[Callable[[], None]] = []
@@ -154,7 +154,7 @@ def test_large_segments_do_not_wait_for_others() -> None:
 
 
 class DelayTopic:
-    """Stands in for a reader whose snapshots topic is empty and whose delay topic holds these records."""
+    """A reader whose snapshots topic is empty and whose delay topic holds these records."""
 
     def __init__(self, held: dict[int, Record]) -> None:
         self._held = held

@@ -1,4 +1,4 @@
-"""Segments read back: as they were stored, by pointers, and made good from the delay topic when they are lost."""
+"""Segments read back: as they were stored, by pointers, and restored from the delay topic when they are lost."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -45,7 +45,7 @@ def keep_all(_due_ms: int, _size_bytes: int) -> bool:
 
 
 class Reader(OffsetReader):
-    """Holds a delay topic and one segment; ``fails`` when the cluster does not answer."""
+    """A delay topic and one segment; ``fails`` when the cluster does not answer."""
 
     def __init__(self, segment: bytes | None, log: dict[int, Record], log_start: int = 0) -> None:
         self._segment = segment
@@ -93,7 +93,7 @@ def log(**changed: Record) -> dict[int, Record]:
 
 
 def stored(placement: Placement = Placement.INLINE, entries: Sequence[StoredEntry] = ENTRIES) -> tuple[Manifest, bytes]:
-    """Return a bucket of one segment, and the value of that."""
+    """Return a bucket of one segment, and the value of that segment."""
     writer = SegmentWriter(7, FROM, TO)
     ((ref, value),) = writer.encode(placement, entries)
     writer.written([ref], [SNAPSHOT_OFFSET])
@@ -105,12 +105,12 @@ def source(*epochs: RuleEpoch) -> SegmentSource:
 
 
 def shown(loaded: Sequence[Entry[Scheduled]]) -> list[StoredEntry]:
-    """Return what was loaded as it was stored, having seen that schedules and sizes are right."""
+    """Return the loaded entries as they were stored, after a check that schedules and sizes are right."""
     for due_ms, _, payload in loaded:
         assert payload.schedule.due_ms == due_ms
         assert payload.schedule.targets == ("out",)
         assert payload.record is not None
-        # Taken from the size of the segment, as a mean.
+        # The size is the mean over the segment.
         assert abs(payload.size_bytes - size_of(payload.record)) < 64
     return [(due_ms, offset, payload.record) for due_ms, offset, payload in loaded]
 
@@ -270,7 +270,7 @@ def test_when_the_cluster_does_not_answer_nothing_is_concluded() -> None:
 
 
 def as_stored(manifest: Manifest, reader: Reader, number: int = 0) -> list[StoredEntry]:
-    """What a merge takes out of a segment."""
+    """Return the entries that a merge takes out of a segment."""
     (record,) = source().read(manifest, range(number, number + 1), reader)
     return source().stored(manifest, number, record, reader)
 
@@ -296,13 +296,13 @@ REJECTED: list[StoredEntry] = [(AT_ONCE, 105, None), (AT_ONCE, 106, None)]
 
 
 def adopted(from_offset: int = FROM) -> tuple[Manifest, bytes]:
-    """Return a bucket that a backfill built of all that lies from FROM on, adopted at ``from_offset``."""
+    """Return a bucket that a backfill built of all records from FROM on, adopted at ``from_offset``."""
     manifest, value = stored(entries=[*REJECTED, *ENTRIES])
     return replace(manifest, from_offset=from_offset, built_from=FROM), value
 
 
 def adopted_log() -> dict[int, Record]:
-    """Return the delay topic without a record that would be in the bucket, too."""
+    """Return the delay topic without a record that the bucket would hold, too."""
     return {offset: record for offset, record in log().items() if offset != 108}
 
 

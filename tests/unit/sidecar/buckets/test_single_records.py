@@ -1,4 +1,4 @@
-"""The record of a single schedule in a bucket: in its segment, or in the delay topic where that has no room for it."""
+"""The record of a single schedule in a bucket: in its segment, or in the delay topic where the segment has no room."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ INLINE, LARGE, LATER = (Record(b"k", value, [], 0) for value in (b"inline", b"la
 
 
 class Source:
-    """A segment that holds one record itself, and of another only its place."""
+    """A segment that holds one record itself, and only the place of another."""
 
     def read(self, _manifest: Any, numbers: Sequence[int], _reader: Any) -> list[Record | None]:
         return [None for _ in numbers]

@@ -1,4 +1,4 @@
-"""Asking for trims: never too much, never twice at once, and a failure told once with its remedy."""
+"""Trim requests: never too much, never two at once, and a failure reported once with its remedy."""
 
 from concurrent.futures import Future
 from itertools import count
@@ -38,24 +38,24 @@ EVERY_S = LIMITS.trim_every_s
 
 
 def progress(due_ms: int) -> Progress:
-    """That of one transaction more."""
+    """Return the progress of the next transaction."""
     return Progress(cursor=400, watermark=Position(due_ms, 1 << 40), sealed_to=300, number=next(NUMBERS))
 
 
 def turn(trims: Trimming, now_s: float, due_ms: int, held: list[Bucket], being_read: tuple[int, ...] = ()) -> None:
-    """A turn, and another one after the next transaction."""
+    """Take a turn, and another one after the next transaction."""
     trims.turn(now_s, progress(due_ms), held, being_read)
     trims.turn(now_s, progress(due_ms), held, being_read)
 
 
 @pytest.fixture(autouse=True)
 def log_level_of_nobody_else() -> None:
-    """Commands that ran before in this process may have left only errors to be logged."""
+    """Reset the logging: earlier commands in this process may have left it at errors only."""
     structlog.reset_defaults()
 
 
 class Admin:
-    """Notes what it is asked to remove; answers when the test says so."""
+    """Notes the removals it is asked for; answers when the test calls it."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int, int]] = []
@@ -76,7 +76,7 @@ class Admin:
 
 
 class Look:
-    """Looks at the backfill topic, and finds what the test says, at once or later."""
+    """Looks at the backfill topic, and finds the result of the test, at once or later."""
 
     def __init__(self, *found: Kept | Exception) -> None:
         self._found = found or (Kept(),)
@@ -96,7 +96,7 @@ class Look:
 
 
 class SlowLook(Look):
-    """Answers when the test says so."""
+    """Answers when the test calls it."""
 
     def __call__(self) -> Future[Kept]:
         self.futures.append(Future())
@@ -121,7 +121,7 @@ def test_only_what_is_committed_and_only_once_a_minute(buckets: list[Bucket]) ->
     turn(trims, 100.0 + EVERY_S - 1, 9, buckets)
     assert admin.asked == []
     turn(trims, 100.0 + EVERY_S, 9, buckets)
-    # The first segment has left, the second has not; what it points to is still needed.
+    # The first segment has left, the second has not; the records it points to are still needed.
     assert admin.asked == [("d.delay-snapshots", 3, 41), ("d", 3, 120)]
 
 
@@ -134,7 +134,7 @@ def test_the_copy_of_the_key_is_never_removed_before_another_is_written(buckets:
     assert (key, decode_copy(value)) == (COPY_KEY, b"k" * 16)
     turn(trims, 0.0, 9, buckets)
     turn(trims, EVERY_S, 9, buckets)
-    # Nobody knows yet where the last owner has written its copy.
+    # The place where the last owner wrote its copy is not known yet.
     assert admin.asked == []
     first.owner.committed(first, [39])
     assert trims.key_copy.request() is None
@@ -227,7 +227,7 @@ def test_it_is_decided_up_to_where_before_a_backfill_is_asked(buckets: list[Buck
     trims, _ = trimming(admin, trim=False, look=look)
     turn(trims, 0.0, 0, buckets)
     turn(trims, EVERY_S, 0, buckets)
-    # All of it has left meanwhile; a job may have told since then that it writes behind 40.
+    # Every record has left meanwhile. A job may have announced since then that it writes behind 40.
     turn(trims, EVERY_S + 1, 20, buckets)
     assert admin.asked == []
     look.answer()
@@ -288,7 +288,7 @@ def test_a_failure_is_told_once_counted_and_tried_again(code: int, remedy: str, 
     assert (line["topic"], line["partition"]) == ("d.delay-snapshots", 3)
     assert remedy in line["remedy"]
     assert bool(line["remedy"]) == bool(remedy)
-    # After a success it is news again.
+    # After a success, a failure is news again.
     with capture_logs() as logs:
         for number, answer in enumerate([None, code, code], start=4):
             turn(trims, EVERY_S * number, 0 if number == 4 else 9, buckets)

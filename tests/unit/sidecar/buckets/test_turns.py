@@ -1,4 +1,4 @@
-"""Turns come in the order of the line, to a few at a time, against a naive model."""
+"""Turns: taken in the order of the line, by a few at a time, checked against a naive model."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Completion: a script for each shell, and what it is told."""
+"""Completion: a script for each shell, and the words it offers."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ def test_a_script_for_each_shell(shell: str) -> None:
 
 
 def completed(folder: Path, *words: str) -> list[str]:
-    """What bash is told for a line of these words, of which the last is begun."""
+    """Return the completions that bash gets for a line of these words, of which the last is incomplete."""
     environ = {
         **os.environ,
         "_DELAY_ROUTER_COMPLETE": "bash_complete",

@@ -1,4 +1,4 @@
-"""What commands print: the chart of the router's gauge, and tables and entries that fit the terminal."""
+"""The output of commands: the chart of the router's gauge, and tables and entries that fit the terminal."""
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -25,7 +25,7 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal of 80 columns."""
+    """Make the terminal 80 columns wide."""
     monkeypatch.setattr(output, "width", lambda: 80)
 
 

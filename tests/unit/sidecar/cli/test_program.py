@@ -30,7 +30,7 @@ allowed_targets = ["orders", "billing.*"]
 
 @pytest.fixture
 def config_file(tmp_path: Path) -> Path:
-    """A configuration whose broker is a port nobody listens on."""
+    """Write a configuration whose broker is a port without a listener."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
@@ -66,7 +66,7 @@ def test_no_summary_in_the_list_of_commands_is_cut() -> None:
 
 
 def loaded_by(arguments: list[str], environ: dict[str, str]) -> set[str]:
-    """Modules and packages at top level that a call has loaded at its end."""
+    """Return the top-level modules and packages that a call has loaded at its end."""
     code = (
         "import atexit, sys; from sidecar.cli import main;"
         "atexit.register(lambda: print('loaded:', *{name.partition('.')[0] for name in sys.modules}));"
@@ -244,7 +244,7 @@ def test_status_adds_up_metrics_by_topic() -> None:
 
 @pytest.fixture
 def log_lines() -> StringIO:
-    """Where log lines go during a test; the state of logging is put back."""
+    """Return the stream for log lines; the test restores the logging."""
     return StringIO()
 
 

@@ -1,4 +1,4 @@
-"""What ``send`` asks for when a schedule is to recur, and what it says of that before anything is sent."""
+"""The headers of ``send`` for a recurring schedule, and its report before anything is sent."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -163,7 +163,7 @@ def test_options_of_a_replacement_that_contradict_are_wrong_usage(options: list[
 
 
 class Delivered:
-    """A record as the broker has taken it, and stamped it."""
+    """A record that the broker has taken and stamped."""
 
     def partition(self) -> int:
         return 1

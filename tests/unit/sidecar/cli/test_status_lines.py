@@ -1,4 +1,4 @@
-"""What ``status`` prints: a line a topic, and only what is known."""
+"""The output of ``status``: a line for each topic, with known values only."""
 
 import pytest
 from rich.cells import cell_len

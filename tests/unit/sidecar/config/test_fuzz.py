@@ -1,4 +1,4 @@
-"""Whatever is in the file and the environment: a valid configuration, or a ConfigError that can be printed."""
+"""Any file and any environment give a valid configuration, or a ConfigError that can be printed."""
 
 import json
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ _values = st.recursive(
 )
 _tables = st.dictionaries(_keys, _values, max_size=4)
 _anything = st.dictionaries(st.sampled_from(SECTIONS) | _texts, _values | _tables | st.lists(_tables, max_size=3))
-# Mostly right, so that what comes after the first check is met too.
+# Mostly right values, so that the checks behind the first one are reached, too.
 _nearly_right = st.builds(
     lambda section, key, value: {**MINIMAL, section: {**MINIMAL.get(section, {}), key: value}},
     st.sampled_from(["kafka", "router", "http"]),
@@ -53,7 +53,7 @@ _nearly_right = st.builds(
 ) | st.builds(
     lambda key, value: {**MINIMAL, "delay_topics": [{"name": "d", "default_target": "out", key: value}]}, _keys, _values
 )
-# What an environment may hold is not always text: bytes that are none become lone surrogates.
+# An environment may hold bytes that are no text; they become lone surrogates.
 _environ_texts = _words | st.text(max_size=8)
 _environments = st.dictionaries(
     st.builds(
@@ -82,7 +82,7 @@ def _toml(value: object) -> str:
 
 
 def _read(content: bytes, environ: Mapping[str, str] | None = None) -> Config | None:
-    """What is loaded from such a file, or None when it is refused in words that can be written anywhere."""
+    """Load such a file; None when it is refused with a message that can be written anywhere."""
     with TemporaryDirectory() as directory:
         file = Path(directory) / "router.toml"
         file.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Keys of ``[kafka]`` that would run code or send credentials in the clear, refused from wherever they come."""
+"""Keys of ``[kafka]`` that would run code or send credentials in the clear, refused from every source."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from sidecar.config.model import Config, load
 from sidecar.config.reference import render_reference
 from sidecar.topics import check
 
-# Rule S18 of the security notes, and what librdkafka 2.16 has beyond it.
+# Rule S18 of the security notes, and further such keys of librdkafka 2.16.
 RUNS_CODE = ["plugin.library.paths", "sasl.kerberos.kinit.cmd", "ssl.engine.location", "ssl.engine.id"]
 SASL = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "u", "sasl.password": "canary"}
 

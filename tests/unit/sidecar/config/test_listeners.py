@@ -1,4 +1,4 @@
-"""``[admin]``: what may be configured, and what is refused before anything listens."""
+"""``[admin]``: its keys, and the values that are refused before anything listens."""
 
 from pathlib import Path
 from typing import Any

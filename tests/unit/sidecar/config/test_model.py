@@ -1,4 +1,4 @@
-"""The configuration file and the environment: what they mean, and what an error says."""
+"""The configuration file and the environment: their meaning, and their error messages."""
 
 import json
 import os

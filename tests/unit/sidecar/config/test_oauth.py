@@ -1,4 +1,4 @@
-"""OAUTHBEARER by librdkafka's own OIDC client: the configuration is enough, nobody polls, and the secret stays one."""
+"""OAUTHBEARER by librdkafka's own OIDC client: it needs only configuration and no polling, and keeps the secret."""
 
 import base64
 import json
@@ -21,7 +21,7 @@ _WAIT_S = 10.0
 
 
 class _TokenEndpoint(BaseHTTPRequestHandler):
-    """Gives a token to whoever asks, and remembers who did: (credentials, body)."""
+    """Gives a token to every request, and remembers the requests: (credentials, body)."""
 
     asked: ClassVar[Queue[tuple[str, str]]] = Queue()
 
@@ -40,7 +40,7 @@ class _TokenEndpoint(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
     def log_message(self, *_: object) -> None:
-        """Nothing: what is asked is judged by the test."""
+        """Be silent: the test judges the requests."""
 
 
 def _part(claims: dict[str, object]) -> str:
@@ -49,7 +49,7 @@ def _part(claims: dict[str, object]) -> str:
 
 @pytest.fixture
 def endpoint() -> Iterator[str]:
-    """Address of a token endpoint that answers."""
+    """Run a token endpoint; yield its address."""
     with HTTPServer(("127.0.0.1", 0), _TokenEndpoint) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

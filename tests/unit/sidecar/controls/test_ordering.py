@@ -1,4 +1,4 @@
-"""What somebody who cancels or moves is told, by the receipts that have come."""
+"""The answer to a cancel or a move, made of the receipts that have come."""
 
 from typing import Any, cast
 
@@ -79,6 +79,8 @@ def test_what_could_not_be_written_again_is_not_told_as_moved() -> None:
 
 
 def test_the_last_that_a_receipt_names_is_the_one_that_was_moved() -> None:
-    """It was moved before, and has the offset of that move, which may lie in front of what was sent since."""
+    """The record was moved before, so it has the offset of that earlier move, which may lie in front of records sent
+    since.
+    """
     told = Told("moved", (Cancelled(1, 9, 8_000), Cancelled(1, 7, 9_000)), 20_000)
     assert together(MOVE, {0: NOTHING, 1: told}, WRITTEN, TOPIC).cancelled[-1] == Cancelled(1, 7, 9_000)

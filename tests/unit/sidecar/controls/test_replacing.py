@@ -1,4 +1,4 @@
-"""What somebody who replaces is told, by the receipt that has come."""
+"""The answer to a replacement, made of the receipt that has come."""
 
 import pytest
 

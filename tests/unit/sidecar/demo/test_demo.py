@@ -1,4 +1,4 @@
-"""The demo without Kafka: what it sends, what it makes of arrivals, how that looks, when it calls itself a failure."""
+"""The demo without Kafka: its records, its view of arrivals, its display, and the cases in which it fails."""
 
 import io
 import json
@@ -74,7 +74,7 @@ def test_a_fan_out_has_arrived_when_it_is_in_every_target() -> None:
     assert row.arrived_ms == NOW_MS + 10_007
     assert row.due_ms is not None
     assert row.late_ms == NOW_MS + 10_007 - row.due_ms
-    assert board.arrived("billing", NOW_MS, [source(4)]) is None  # a second copy is the auditor's to find
+    assert board.arrived("billing", NOW_MS, [source(4)]) is None  # the auditor finds second copies
     assert board.arrived("orders", NOW_MS, [("delay-source", b"e/0/0")]) is None
 
 

@@ -1,4 +1,4 @@
-"""``delay-router dev`` without Kafka: what it says of records, which commands it shows, why it does not start."""
+"""``delay-router dev`` without Kafka: its lines about records, the commands it shows, and its reasons not to start."""
 
 import io
 import socket
@@ -102,7 +102,7 @@ def test_commands_name_the_program_as_every_shell_finds_it(
         ["delay-router", "lookup"],
         ["delay-router", "status"],
     ]
-    # An activated environment is that of one terminal.
+    # An environment is activated in one terminal only, so the commands name the whole path.
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path))
     assert all(command.startswith(f"{program} ") for command in _commands(router))
     assert all(f"--config '{router.config}'" in command for command in _commands(router))

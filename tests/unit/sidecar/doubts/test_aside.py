@@ -1,4 +1,4 @@
-"""Which records wait for a partition in doubt, and where the others go."""
+"""The records that wait for a partition in doubt, and the partitions that the others go to."""
 
 import random
 
@@ -55,7 +55,9 @@ def test_nothing_waits_without_a_doubt() -> None:
 
 
 def test_a_record_waits_for_its_own_partition_only() -> None:
-    """Random keys, partitions and doubts beside the definition: it waits if and only if it would be written there."""
+    """Random keys, partitions and doubts, checked against the definition: a record waits if and only if it would be
+    written to a partition in doubt.
+    """
     rng = random.Random(7)
     for _ in range(2_000):
         doubted = {each for each in range(3) if rng.random() < 0.4}
@@ -79,7 +81,7 @@ def test_the_key_that_is_written_decides() -> None:
 
 
 def test_a_record_with_several_targets_by_key_waits_while_one_of_them_has_a_doubt() -> None:
-    """Its schedule can name one partition only, and the targets may have different numbers of them."""
+    """The schedule can name only one partition, and the targets may have different numbers of partitions."""
     made = aside(("other", 4))
     assert made.blocking(entry(b"k", "out", "other")) == ("other/4",)
     assert made.blocking(entry(b"k", "out", "other", partition=1)) == ()

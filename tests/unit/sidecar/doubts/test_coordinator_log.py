@@ -1,4 +1,4 @@
-"""Values of the coordinator's log, as Kafka 4.3.1 and its formats have them."""
+"""Values of the coordinator's log, in the formats of Kafka 4.3.1."""
 
 import struct
 
@@ -11,7 +11,7 @@ STATE = ("d.delay-state", 1)
 
 
 def value(status: int, *topics: tuple[str, list[int]], version: int = 1, nothing: bool = False) -> bytes:
-    """A value, written after ``TransactionLogValue.json`` of Kafka."""
+    """Encode a value after ``TransactionLogValue.json`` of Kafka."""
     head = struct.pack(">hqhib", version, 7, 3, 60_000, status)
     times = struct.pack(">qq", 1, 2)
     if version == 0:
@@ -54,10 +54,10 @@ def test_a_long_name_has_a_length_of_two_bytes() -> None:
         ([], None),
         ([value(COMMITS, (STATE[0], [1]))], True),
         ([value(COMMITS, (STATE[0], [1])), value(ABORTS, (STATE[0], [1]))], False),
-        # Of another partition, and what says no more than that it is complete.
+        # Values of another partition, and a value that says only that the transaction is complete.
         ([value(COMMITS, (STATE[0], [1])), value(ABORTS, ("out", [1])), value(5, nothing=True)], True),
         ([value(COMMITTED, nothing=True)], None),
-        # A version that is not known may be about anything.
+        # An unknown version may be about any partition.
         ([value(COMMITS, (STATE[0], [1])), b"\x00\x02" + bytes(40)], None),
         ([value(COMMITS, (STATE[0], [1]))[:30]], None),
     ],

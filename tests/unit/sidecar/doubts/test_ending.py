@@ -1,4 +1,4 @@
-"""What end-transaction shows of an open transaction, and how it is called."""
+"""The report of end-transaction about an open transaction, and its options."""
 
 import pytest
 from click.testing import CliRunner

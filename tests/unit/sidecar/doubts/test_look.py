@@ -1,4 +1,4 @@
-"""Which places a look finds in doubt, and which are left when it looks again, with brokers that a test answers for."""
+"""The places that a look finds in doubt, and that remain when it looks again; the test answers for the brokers."""
 
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ SETTLED = Ends(9, 9, 3)
 
 
 class Brokers:
-    """The ends of each partition, the epoch of its first open record, and which partitions nobody leads."""
+    """The ends of each partition, the epoch of its first open record, and the partitions without a leader."""
 
     def __init__(self) -> None:
         places = [OUT, OUT1, ("b.other", 0), STATE, SNAPSHOTS, REJECTED, ("d", 0), ("d.receipts", 0)]

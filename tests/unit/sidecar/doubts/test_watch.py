@@ -15,7 +15,7 @@ DOUBT = Doubt(1, 2, 0)
 
 
 class Cluster:
-    """Answers when the test says so."""
+    """Answers when the test calls it."""
 
     def __init__(self) -> None:
         self.asked: list[Doubts] = []

@@ -1,4 +1,4 @@
-"""A segment in which one page ended is not read again by the next one, and is never taken for that of another topic."""
+"""Stored segments: the next page does not read again the segment in which a page ended, and topics are kept apart."""
 
 from typing import cast
 
@@ -17,7 +17,7 @@ TOPIC = DelayTopicConfig(name="d", default_target="out")
 
 
 class Log:
-    """Readers of one record, which count how often they are asked for it."""
+    """Readers of one record, which count their calls."""
 
     def __init__(self, value: bytes | None) -> None:
         self.records = self

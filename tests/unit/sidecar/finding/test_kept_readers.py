@@ -1,4 +1,4 @@
-"""Which consumers are kept from one page to the next, how many at most, and that all are closed in the end."""
+"""Consumers kept from one page to the next: which ones, how many at most, and that all are closed in the end."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +21,7 @@ THIRD: Final = About("third", "its id", "that of its state")
 
 
 class Fake:
-    """Knows whether it was closed; broken ones fail whoever reads with them."""
+    """Knows whether it was closed; a broken one fails at its next read."""
 
     def __init__(self) -> None:
         self.is_closed = False
@@ -39,7 +39,7 @@ class Fake:
 
 
 class Kept(KeptReaders[Fake]):
-    """With a clock that is moved by hand, and all that was ever made."""
+    """Kept readers with a clock that the test moves, and a list of all readers ever made."""
 
     def __init__(self) -> None:
         self.clock = HandClock()

@@ -1,4 +1,4 @@
-"""A manifest is decoded once for as long as there is room, and never taken for another one."""
+"""Known manifests: each is decoded once while there is room, and never taken for another one."""
 
 import pytest
 

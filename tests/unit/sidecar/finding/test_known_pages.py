@@ -1,4 +1,4 @@
-"""Pages that were read are not read again for as long as there is room, and only those that are meant."""
+"""Known pages: a page is not read again while there is room, and only requested pages are returned."""
 
 from index.id_pages import rows_in_order
 from index.names import hash_of

@@ -1,4 +1,4 @@
-"""What was read of a state topic before is not read again, and what is left is what the whole log leaves."""
+"""Known state: a state topic is read on from where it was read before, with the result of reading the whole log."""
 
 from random import Random
 
@@ -53,7 +53,7 @@ def test_what_was_removed_without_a_trace_is_not_remembered_where_that_cannot_be
         return [each for each in log if each.offset >= offset], log[-1].offset + 1
 
     def fold(latest: Latest) -> list[bytes]:
-        """As a state whose progress tells which other keys there are."""
+        """Return the keys of a state whose progress names all other keys."""
         keys = [key for key in latest if key and key != b"progress"]
         if b" ".join(keys) != latest[b"progress"]:
             raise FormatError("other keys than that")

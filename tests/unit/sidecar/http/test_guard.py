@@ -1,4 +1,4 @@
-"""What a request must pass: size, Host, token, pace, role, type; and what is told of it."""
+"""The checks that a request must pass: size, Host, token, pace, role, type; and the log lines about it."""
 
 import asyncio
 import json
@@ -95,7 +95,7 @@ def test_what_has_no_path_is_not_told_to_strangers(api: Api) -> None:
 
 
 def test_changes_must_be_json(api: Api) -> None:
-    """No form of a web page can be sent as JSON without asking first."""
+    """A web page can send JSON only after a preflight request, never by a form."""
     for method, path, described in operations(api):
         if method in ("GET", "DELETE"):
             continue
@@ -159,7 +159,7 @@ def test_sizes(api: Api) -> None:
     fits = json.dumps({"confirm": "d"}) + " " * (65_536 - 16)
     assert client.post(f"{PREFIX}/topics/d/drain", content=fits, headers=JSON).status_code == 200
     assert client.post(f"{PREFIX}/topics/d/drain", content=fits + " ", headers=JSON).status_code == 413
-    # In pieces, without saying how much it will be.
+    # A body in pieces, without an announced length.
     assert ask(api, "POST", PAUSE, {}, body=b" " * 65_537)[0] == 413
 
 
@@ -175,7 +175,7 @@ def test_a_header_that_decides_comes_once(api: Api) -> None:
 
 
 def ask(api: Api, method: str, path: str, headers: Any, body: bytes = b"{}") -> tuple[int, bytes]:
-    """A request as a client library would not send it."""
+    """Send a request that a client library would not send; return the status and the body."""
     given = list(headers.items()) if isinstance(headers, dict) else headers
     names = {name for name, _ in given}
     own = [(b"host", b"localhost"), (b"authorization", f"Bearer {OPERATE}".encode())]
@@ -230,7 +230,7 @@ def test_pace_of_a_token(api: Api) -> None:
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
     assert api.client(OPERATE).get(f"{PREFIX}/policies").status_code == 200, "a token's pace is its own"
     for _ in range(30):
-        # A hundred a second for as long as one likes.
+        # A hundred requests a second pass for as long as they go on.
         api.now_s += 0.1
         assert [client.get(f"{PREFIX}/policies").status_code for _ in range(10)] == [200] * 10
 

@@ -67,7 +67,7 @@ def test_livez(client: httpx.Client, health: FakeHealth) -> None:
 def test_readyz_says_which_partitions_are_not_ready_and_why(client: httpx.Client, health: FakeHealth) -> None:
     assert client.get("/readyz").status_code == 200
     health.body = {"ready": False, "partitions": {"orders.delay/0": {"state": "restoring", "why": "reading"}}}
-    # The answer of before is given for no longer than this.
+    # The last answer is given again for no longer than this.
     time.sleep(probes.MAX_REST_S)
     answer = client.get("/readyz")
     assert answer.status_code == 503
@@ -141,7 +141,7 @@ def test_a_request_that_never_ends_is_cut_off(health: FakeHealth, monkeypatch: p
 
 
 class Crowd:
-    """Connections of clients that do nothing good, and new ones for those that were closed."""
+    """Connections of clients that send no complete requests, or too many; closed ones are opened again."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -158,7 +158,7 @@ class Crowd:
             thread.join(10)
 
     def join(self, count: int, first: bytes, then: bytes = b"") -> None:
-        """So many connections that send `first`, and then a piece of `then` twice a second."""
+        """Open connections that send `first`, and then a piece of `then` twice a second."""
         connections = [self._connection(first) for _ in range(count)]
         thread = threading.Thread(target=self._go_on, args=(connections, first, then))
         thread.start()
@@ -189,7 +189,7 @@ class Crowd:
 
 
 def _probed(port: int, path: str, times: int = 40) -> list[int]:
-    """Status codes of probes on a connection each, as an orchestrator asks."""
+    """Return status codes of probes, each on its own connection, as an orchestrator asks."""
     return [httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False, timeout=60).status_code for _ in range(times)]
 
 
@@ -206,7 +206,8 @@ def _probed(port: int, path: str, times: int = 40) -> list[int]:
 )
 def test_probes_never_wait_for_clients(server: HttpServer, first: bytes, then: bytes) -> None:
     with Crowd(server.port) as crowd:
-        # More than are kept of one client, which all of them and the probes are.
+        # There are more connections than the server keeps for one client, and all of them and the probes are one
+        # client.
         crowd.join(http_server.PLACES.of_one_client + 44, first, then)
         assert _probed(server.port, "/livez") == [200] * 40
         assert _probed(server.port, "/readyz", 10) == [200] * 10

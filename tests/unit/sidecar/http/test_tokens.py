@@ -1,4 +1,4 @@
-"""The token file: what may stand in it, and what becomes of a new one."""
+"""The token file: its allowed contents, and the effect of a new file."""
 
 import hmac
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Reading and deciding ahead of the worker, from fetches that are told what to give: sidecar.intake.intake."""
+"""Reading and deciding ahead of the worker, from fetches that the test fills: sidecar.intake.intake."""
 
 import queue
 import time
@@ -34,7 +34,7 @@ SCHEDULE = Schedule(NOW_MS + 5_000, ("out",), BY_KEY, KEEP_KEY, b"timeout", both
 
 
 class Tail:
-    """Stands in for the fetches of the tail."""
+    """Fetches of the tail, filled by the test."""
 
     def __init__(self) -> None:
         self.ahead: queue.Queue[Given] = queue.Queue()
@@ -169,7 +169,9 @@ def test_what_has_left_before_a_replay_is_given_back(tail: Tail) -> None:
 
 
 def test_no_more_is_indexed_at_once_than_one_transaction_may_carry(tail: Tail) -> None:
-    """All of it may be owed: it ends with the record that fills it, in the middle of a fetch, and goes on there."""
+    """A transaction may owe every record that is indexed. Indexing ends with the record that fills the transaction, in
+    the middle of a fetch, and goes on there.
+    """
     ledger, budget = ledger_of(), PayloadBudget(1 << 30)
     for offset in range(8):
         tail.ahead.put(Given(offset, NOW_MS + offset * 500))
@@ -201,7 +203,7 @@ def test_what_is_left_of_a_fetch_is_given_back_when_the_intake_ends(tail: Tail) 
 
 
 class OneFetch:
-    """Gives one decided fetch, and notes how long it was waited for it and for others."""
+    """Gives one decided fetch, and notes how long the intake waited for it and for others."""
 
     log_end = taken_bytes = 0
 
@@ -214,11 +216,11 @@ class OneFetch:
         return self._decided.pop() if self._decided else None
 
     def close(self) -> None:
-        """Nothing is read."""
+        """Do nothing: it reads nothing."""
 
 
 class SlowPlaces(NothingStored):
-    """Each control takes ``seconds``; none is known while ``is_reading``."""
+    """Places that take ``seconds`` for each control; no id is known while ``is_reading``."""
 
     def __init__(self, clock: HandClock, seconds: float) -> None:
         self._clock = clock
@@ -251,7 +253,7 @@ def test_controls_are_evaluated_for_a_limited_time_between_two_transactions() ->
 
 
 def test_who_has_indexed_what_was_left_of_a_fetch_does_not_wait_for_another() -> None:
-    """A control that has waited until the ids of a bucket were read is answered then, and not when the wait ends."""
+    """A control that waits for the ids of a bucket is answered once they are read, and not when the wait ends."""
     clock, ledger, ahead = HandClock(), ledger_of(), OneFetch(controls(1))
     places = SlowPlaces(clock, 0)
     places.is_reading = True

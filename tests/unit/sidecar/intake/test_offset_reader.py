@@ -1,6 +1,6 @@
-"""A scan takes what has been fetched a few records at a time, and asks for more only where that ends.
+"""A scan takes a few fetched records at a time, and waits for more only at the end of the fetch.
 
-Who leads a topic is asked once.
+The leader of a topic is asked for once.
 """
 
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ from tests.support.mock_broker import MockBroker
 TOPIC, OTHER = "scanned", "other"
 FETCHES = 5
 COUNT = 1 + FETCHES * FETCHED_RECORDS
-"""One that is waited for, and what has been fetched meanwhile."""
+"""One record to wait for, and the records that are fetched meanwhile."""
 
 ENOUGH_S = 10.0
 _TELLS = {"enable.partition.eof": True, "auto.offset.reset": "error", "log_level": 0}
 
 
 class Counting(Consumer):
-    """Says how often it was asked, and has always fetched as much as is asked for."""
+    """Counts its calls, and has always fetched as many records as it is asked for."""
 
     def __init__(self, *settings: Any) -> None:
         super().__init__(*settings)
@@ -57,7 +57,7 @@ def _bootstrap() -> Iterator[str]:
     with MockBroker() as broker:
         broker.producer.begin_transaction()
         for number in range(COUNT + FETCHED_RECORDS):
-            # With headers, for what has none is looked at once more.
+            # The records have headers, since records without headers are looked at once more.
             broker.producer.produce(TOPIC, b"%d" % number, partition=0, headers=[("name", b"value")])
         broker.producer.produce(OTHER, b"value", partition=0, headers=[("name", b"value")])
         broker.producer.commit_transaction(ENOUGH_S)

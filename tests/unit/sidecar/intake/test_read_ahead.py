@@ -1,4 +1,4 @@
-"""Reading ahead pauses while there is little memory, before what is read would have to be left in the delay topic."""
+"""Reading ahead pauses while there is little memory, before payloads would have to be left in the delay topic."""
 
 import threading
 from typing import Any, cast
@@ -15,7 +15,7 @@ WAIT_S = 10.0
 
 
 class Fetches:
-    """Gives the same fetch whenever it is asked, and tells how often that was."""
+    """Gives the same fetch each time, and counts the requests."""
 
     def __init__(self) -> None:
         self.asked = threading.Semaphore(0)
@@ -57,7 +57,7 @@ def test_it_waits_for_room_while_others_give_memory_back(monkeypatch: pytest.Mon
     now_s = 0.0
 
     def needs() -> bool:
-        # Between two looks less time goes by than it waits for, and in all far more.
+        # The time between two looks is shorter than the wait for room, but the total is far longer.
         nonlocal now_s
         now_s += 0.6 * read_ahead.FULL_FOR_S
         budget.take(1)
@@ -90,7 +90,7 @@ def test_it_reads_nothing_when_memory_is_nearly_used_up(needs_room: bool) -> Non
     ahead = ReadAhead(cast("Any", fetches), cast("Any", Decides()), budget, needs, "delays/0")
     ahead.start()
     try:
-        # The second time it has acted on the first answer.
+        # At the second question, it has acted on the first answer.
         assert asked.acquire(timeout=WAIT_S)
         assert asked.acquire(timeout=WAIT_S)
         assert fetches.asked.acquire(blocking=False) is not needs_room

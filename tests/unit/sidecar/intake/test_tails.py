@@ -1,4 +1,4 @@
-"""Headers of a fetch of the kernel: what they cost where a record has more than are read."""
+"""Headers of a fetch of the kernel: the cost of a record with more headers than are read."""
 
 import time
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 HEADERS = 300_000
 TIMES = 10
 MOST_S = 0.02
-"""Of processor time for each record: ten times what it takes, and a tenth of what decoding all headers would."""
+"""Seconds of processor time for each record: ten times the usual, and a tenth of the time to decode all headers."""
 
 
 def fetch_of(raw: bytes) -> RawFetch:

@@ -1,4 +1,4 @@
-"""What is taken for a lost connection, line by line as librdkafka 2.16.0 words them, and what is passed on."""
+"""Log lines of librdkafka 2.16.0 that count as a lost connection, and lines that are passed on."""
 
 import ctypes
 import logging
@@ -103,12 +103,14 @@ def test_settings_of_the_user_do_not_make_it_deaf(debug: str) -> None:
     producer = RenewableProducer({**deaf, "bootstrap.servers": "127.0.0.1:1", "transactional.id": "t"}, sink)
     producer.poll(1)
     facilities = {args[0] for level, args in sink.lines if level == logging.DEBUG}
-    # As it begins it says in the context that is needed which brokers it was given.
+    # At its start, the client logs its list of brokers, in the context that is needed.
     assert "BROKER" in facilities if debug else not facilities
 
 
 def test_whoever_is_fenced_while_it_flushes_hears_of_that() -> None:
-    """And neither of a SystemError nor of a KafkaError that is no exception, though lines are handed over meanwhile."""
+    """The caller hears neither of a SystemError nor of a KafkaError that is no exception, even while log lines are
+    handed over.
+    """
     busy = {"enable.idempotence": True, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 10}
     for after_s in [0.0, 0.1] * 6:
         producer = RenewableProducer({**busy, "bootstrap.servers": "127.0.0.1:1"}, Sink())
@@ -134,8 +136,8 @@ def test_a_flush_ends_when_its_time_is_up() -> None:
 
 
 def _fence(producer: RenewableProducer) -> None:
-    """Have librdkafka meet an error that ends the client."""
+    """Cause a fatal error in librdkafka that ends the client."""
     fail = ctypes.CDLL(cimpl.__file__).rd_kafka_test_fatal_error
     fail.restype, fail.argtypes = ctypes.c_int, (ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
-    # The handle is the first that a client of confluent-kafka holds.
+    # A client of confluent-kafka holds its handle as its first field.
     fail(ctypes.c_void_p.from_address(id(producer) + object.__basicsize__), KafkaError._FENCED, b"another took over")

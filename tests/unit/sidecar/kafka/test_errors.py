@@ -76,7 +76,7 @@ def test_a_refused_record_and_its_code(code: int, reason: Reason, flags: Flags) 
 @pytest.mark.parametrize(
     ("code", "flags", "verdict"),
     [
-        # A call that ran into its timeout is resumed by making it again; a record that did is not.
+        # A call that timed out is resumed by making it again; a record that timed out is not.
         (KafkaError._TIMED_OUT, RETRIABLE, Verdict.RETRY),
         (KafkaError._TIMED_OUT, NONE, Verdict.REBUILD),
         (KafkaError._TIMED_OUT, {"retriable": True, "txn_requires_abort": True}, Verdict.REBUILD),
@@ -96,7 +96,7 @@ def test_the_others(code: int, flags: Flags, verdict: Verdict) -> None:
 @pytest.mark.parametrize("code", ALL_CODES)
 def test_no_other_code_lets_a_producer_go_on(code: int) -> None:
     listed = code in REFUSALS or code in FENCED or code in DENIED or code == KafkaError.INVALID_TRANSACTION_TIMEOUT
-    # Rebuilding is safe whatever happened, so it is what an unknown error must come to.
+    # Rebuilding is safe after any outcome, so every unknown error must lead to it.
     assert listed or classify(KafkaError(code)) is Verdict.REBUILD
     assert classify(KafkaError(code, fatal=True)) not in (Verdict.REFUSED, Verdict.RETRY)
     assert classify(KafkaError(code, retriable=True, txn_requires_abort=True)) is not Verdict.RETRY

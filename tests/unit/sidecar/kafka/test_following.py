@@ -1,4 +1,4 @@
-"""A thread that follows topics outlives whatever fails in it, and says so."""
+"""A thread that follows topics survives every error in it, and reports it."""
 
 import threading
 

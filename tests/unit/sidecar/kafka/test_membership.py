@@ -1,4 +1,4 @@
-"""A member of the group that is fenced, by clients that a test stands in for."""
+"""A member of the group that is fenced, with clients of the test."""
 
 import threading
 from typing import Any
@@ -15,7 +15,7 @@ DAY_S = 86_400.0
 
 
 class FencedClients:
-    """Consumers of which each is fenced in its first poll, until `times` of them were."""
+    """Consumers that are fenced in their first poll, until `times` of them were."""
 
     def __init__(self, times: int, stopping: threading.Event, apart_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left = times

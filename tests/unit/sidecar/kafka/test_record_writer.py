@@ -1,4 +1,4 @@
-"""Writing single records: what the broker says is told, and after an error another producer is made."""
+"""Writing single records: the broker's answer is reported, and after an error another producer is made."""
 
 from collections.abc import Callable
 from typing import Any

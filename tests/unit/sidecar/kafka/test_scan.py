@@ -1,4 +1,4 @@
-"""The scan beside a naive model, on a consumer that hands over what librdkafka does, in pieces and late."""
+"""The scan against a naive model, on a consumer that hands over messages like librdkafka, in pieces and late."""
 
 import math
 import random
@@ -80,20 +80,20 @@ def read(scan: PartitionScan, until_s: float = math.inf) -> list[tuple[Place, in
 
 
 class Log:
-    """A partition: its records, where compaction and markers have left gaps, and how librdkafka tells of it."""
+    """A partition: its records, the gaps that compaction and markers left, and the messages of librdkafka about it."""
 
     def __init__(self, rng: random.Random, place: Place) -> None:
         self.place = place
         self.start = rng.randrange(50)
         self.stop = self.start + rng.randrange(60)
-        # More is appended while it is read.
+        # Records are appended during the scan.
         self.grown = self.stop + rng.choice((0, 0, rng.randrange(20)))
         share = rng.choice((0.0, 0.3, 0.9, 1.0))
         self.records = [offset for offset in range(self.start, self.grown) if rng.random() < share]
         self.breaks_at = rng.choice((None, None, None, rng.randrange(self.start, self.stop + 1)))
 
     def told(self, rng: random.Random, code: int) -> Iterator[Message]:
-        """Yield records, ends (of a moment too), and what goes wrong: again and again, as the client tells it."""
+        """Yield records, ends (also momentary ones), and the error, which the client repeats."""
         for offset in self.records:
             if self.breaks_at is not None and offset >= self.breaks_at:
                 break
@@ -110,7 +110,7 @@ class Log:
         return [offset for offset in self.records if offset < end]
 
     def fails(self) -> bool:
-        """Return whether the scan meets the failure before a record says that the end is reached."""
+        """Return whether the scan meets the failure before a record shows that the end is reached."""
         return self.breaks_at is not None and self.start < self.stop and self.stop - 1 not in self.expected()
 
 

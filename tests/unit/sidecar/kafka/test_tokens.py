@@ -1,4 +1,4 @@
-"""Tokens for Amazon MSK with IAM: signed without a network, asked for by librdkafka itself, shared by all clients."""
+"""Tokens for Amazon MSK with IAM: signed without a network, requested by librdkafka itself, shared by all clients."""
 
 import base64
 import sys
@@ -28,7 +28,7 @@ msk_region = "eu-central-1"
 
 @pytest.fixture(autouse=True)
 def no_credentials_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Neither files nor the service of an instance are asked."""
+    """Hide the files and the instance service of this machine."""
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
         monkeypatch.setenv(name, str(tmp_path / name))
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
@@ -75,7 +75,7 @@ def test_clients_of_every_kind_ask_for_it_when_they_are_made(config: Config) -> 
         patched.setattr(tokens, "_tokens", lambda _: Watched(lambda: ("", 0)))
         made = [connect(config), clients.reader(config), clients.producer(config, "d", 0)]
     assert len(made) == 3
-    # Once before each is made, and once by librdkafka, which would not make it without.
+    # A token is requested once before each client is made, and once by librdkafka, which needs it to start.
     assert len(asked) >= 2 * len(made)
 
 
@@ -104,7 +104,7 @@ def test_one_token_serves_all_until_half_of_its_time_is_over() -> None:
 
     shared = Tokens(sign, lambda: now_s)
     assert shared("") == shared("") == ("token 1", now_s + 2 * FRESH_S)
-    # When librdkafka asks again, at 80 % of the time that was left, it gets another one.
+    # librdkafka asks again at 80 % of the remaining time, and gets another token.
     now_s += FRESH_S
     assert shared("")[0] == "token 1"
     now_s += 0.8 * FRESH_S

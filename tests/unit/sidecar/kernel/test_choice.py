@@ -1,4 +1,4 @@
-"""Whether the kernel runs is said by the environment, and otherwise by what is there."""
+"""The choice of the kernel: by the environment, and otherwise by the compiled modules that exist."""
 
 import sys
 from types import ModuleType
@@ -20,7 +20,7 @@ MODULES = tuple(f"sidecar.kernel.{path.stem}" for path in (ROOT / "sidecar/kerne
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
-    """As if it was compiled, whether it is or not."""
+    """Pretend that the kernel is compiled."""
     modules = {name: ModuleType(name) for name in MODULES}
     for name, module in modules.items():
         module.__dict__["REVISION"] = REVISION

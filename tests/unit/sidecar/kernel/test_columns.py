@@ -1,4 +1,4 @@
-"""Records that lie as columns are decided and packed by the kernel as by Python, or left to it."""
+"""Records in columns: the kernel decides and packs them as Python does, or leaves them to Python."""
 
 from array import array
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ Column = tuple[Any, Any, Any]
 
 
 def _column(texts: Sequence[str | bytes | None], before: bytes = b"") -> Column:
-    """As Arrow has it: what is null takes no room; ``before``: of a column that others are cut off from."""
+    """Return the texts as a column of Arrow, where a null takes no room; ``before`` are bytes in front of a slice."""
     raw = [text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text for text in texts]
     places = array("i", accumulate((len(each or b"") for each in raw), initial=len(before)))
     is_null = bytes(each is None for each in raw)

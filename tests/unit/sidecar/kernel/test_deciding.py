@@ -1,4 +1,4 @@
-"""What the kernel decides is what Python decides, or it leaves the record to Python."""
+"""Decisions of the kernel: the same as Python's, or left to Python."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -93,7 +93,7 @@ def _fresh(kernel: Kernel, history: RuleHistory, room_bytes: int = 1 << 30, unti
 
 
 def _plain(thing: Any) -> Any:
-    """With what types are, and what is in a packer instead of which one it is."""
+    """Return a comparable form: types by name, and a packer by its names."""
     if isinstance(thing, RowPacker):
         return tuple(thing.names)
     if isinstance(thing, UnreadableHeaders):
@@ -135,7 +135,7 @@ def due(request: pytest.FixtureRequest) -> bytes:
 
 
 def _taken(headers: Any, rules: Rules = PLAIN, **message: Any) -> bool:
-    """Whether the kernel takes a record."""
+    """Return whether the kernel decides the record itself."""
     decider = NATIVE.decider(rules, RowPacker(), (Scheduled, Packed))
     run: list[Any] = []
     return (
@@ -178,7 +178,7 @@ def test_a_time_it_takes(due: bytes) -> None:
 
 
 def test_rules_that_it_does_not_know_are_pythons(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So are those that say one day what nobody has thought of here."""
+    """Rules of a future version are left to Python, too."""
     assert CommonForm.of(replace(PLAIN, delay_ms=5)) is not None
     for rules in (replace(PLAIN, enabled=False), replace(PLAIN, at_once=True), Rules("d", version=2)):
         assert CommonForm.of(rules) is None
@@ -191,7 +191,7 @@ def test_rules_that_it_does_not_know_are_pythons(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_row_has_the_table_of_all_rows_of_its_partition() -> None:
-    """Whichever of the two has packed it; and what the table has no place for is not packed by either."""
+    """Either kernel may have packed the row; neither packs a record that exceeds the table."""
     far = ("deliver-at", b"%d" % (NOW_MS + HOUR_MS))
     fetches = [
         _fetch([Given(number, [far, (f"h{number % 140}", None if number % 3 else b"")]) for number in range(600)]),
@@ -239,7 +239,7 @@ def test_whatever_a_message_holds_is_left_to_python_or_decided_alike(field: str,
     for kernel in (PYTHON, NATIVE):
         try:
             outcomes.append(_outcome(_fresh(kernel, RuleHistory.beginning(0, PLAIN)), [_fetch([message])]))
-        except Exception as error:  # noqa: BLE001 -- whatever it is, it is to be the same
+        except Exception as error:  # noqa: BLE001 -- both must raise the same error
             outcomes.append(repr(error))
     assert outcomes[0] == outcomes[1]
 

@@ -1,4 +1,4 @@
-"""What the kernel reads of a partition is decided as what confluent-kafka hands over, whatever bytes there are."""
+"""Messages that the kernel reads: decided like messages of confluent-kafka, for any bytes."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
@@ -96,7 +96,7 @@ def _outcome(kernel: Kernel, rules: Rules, messages: Sequence[RawMessage]) -> An
             given_messages = cast("Sequence[Message]", [_Given(each) for each in messages])
             fetch = Fetch(given_messages, [each.given if not each.code else () for each in messages])
         decided = _decided(kernel, rules, fetch)
-    except Exception as error:  # noqa: BLE001 -- whatever it is, it is to be the same
+    except Exception as error:  # noqa: BLE001 -- both must raise the same error
         return type(error), str(error)
     return _plain(decided.steps), decided.names, decided.resident_bytes, decided.without_time, decided.records
 
@@ -136,14 +136,14 @@ _messages = st.lists(
 @given(_messages, st.sampled_from([RULES, BEFORE]))
 def test_it_is_decided_as_what_is_handed_over(messages: list[RawMessage], rules: Rules) -> None:
     for message in messages:
-        # One by one, since what is no header at all ends a fetch.
+        # Messages are judged one by one, since malformed headers end a fetch.
         assert _outcome(NATIVE, rules, [message]) == _outcome(PYTHON, rules, [message])
     sound = [message for message in messages if not isinstance(_outcome(PYTHON, rules, [message])[0], type)]
     assert _outcome(NATIVE, rules, sound) == _outcome(PYTHON, rules, sound)
 
 
 def test_very_many_headers_are_not_looked_at() -> None:
-    """Nor are they made objects of, which would take more memory than there may be."""
+    """They are not turned into objects either, which could take more memory than there is."""
     message = RawMessage(1, _encoded([(b"x", b"")] * 200_000), timestamp_ms=NOW_MS)
     decided = _decided(NATIVE, RULES, RawFetch(FakeQueue([message]).reader.read(0, 10, PLENTY)))
     (rejected,) = [step for step in decided.steps if isinstance(step, Rejected)]
@@ -192,7 +192,7 @@ def test_errors_are_events_and_the_end_of_the_log_is_one() -> None:
         _decided(NATIVE, RULES, RawFetch(FakeQueue([RawMessage(6), broken]).reader.read(0, 10, PLENTY)))
 
 
-# With a client.
+# Tests with a client.
 
 
 @pytest.fixture(scope="module")
@@ -248,7 +248,7 @@ def test_a_client_gives_the_same_either_way(broker: MockBroker, rules: Rules) ->
     for kernel in (PYTHON, NATIVE):
         tail, read_to = _tail(broker, kernel, TopicPartition(topic, 0, 0)), 0
         steps: list[Any] = []
-        # The last one is the marker of the transaction.
+        # The last offset is the marker of the transaction.
         while read_to < 301:
             read = tail.read(0.25, 100)
             if read is not None:
@@ -257,7 +257,7 @@ def test_a_client_gives_the_same_either_way(broker: MockBroker, rules: Rules) ->
                 read_to = read.next_offset or 0
         assert tail.log_end() == 301
         tail.close()
-        # Where a fetch ends is luck.
+        # The end of a fetch is random.
         flat = [entry for step in steps for entry in (step if isinstance(step, list) else [step])]
         payloads = [entry[2] for entry in flat if isinstance(entry, tuple) and type(entry) is tuple]
         rest = [entry[:2] if type(entry) is tuple else _plain(entry) for entry in flat]

@@ -1,4 +1,4 @@
-"""What the kernel writes is what Python writes, byte for byte, in the same order and with the same errors."""
+"""Records that the kernel writes: equal to Python's byte for byte, in the same order and with the same errors."""
 
 import os
 import subprocess
@@ -102,7 +102,8 @@ def _released(broker: MockBroker, kernel: Kernel, entries: Sequence[Entry[Schedu
 
 
 def _comparable(seen: Seen) -> Seen:
-    # Without a key librdkafka draws a partition, and the time of release is not twice the same; no other is near it.
+    # Without a key, librdkafka draws a random partition. The time of release differs between runs; no other timestamp
+    # is near it.
     is_now = abs(seen.timestamp_ms - time.time() * 1_000) < 3_600_000
     at = seen._replace(timestamp_ms=0) if is_now else seen
     return at._replace(partition=-1) if seen.key is None else at

@@ -1,4 +1,4 @@
-"""Rows that the kernel joins are the segment that Python makes of them, byte for byte; or it leaves them to Python."""
+"""Rows that the kernel joins: the same segment as Python's, byte for byte, or left to Python."""
 
 from array import array
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ def _arrays(
     names: Sequence[str] = (),
     kind_of_offsets: str = "Q",
 ) -> Arguments:
-    """As the router has them; a job has offsets signed."""
+    """Return the arrays in the router's types; a job has signed offsets."""
     numbers = array("q", dues_ms), array(kind_of_offsets, offsets), array("q", timestamps_ms)
     return (*numbers, array("i", map(len, rows)), b"".join(rows), names)
 
@@ -58,7 +58,7 @@ def _joinable(draw: st.DrawFn) -> Arguments:
 def _outcome(encode: Callable[..., bytes], arguments: Arguments) -> bytes | str:
     try:
         return encode(*arguments)
-    except Exception as error:  # noqa: BLE001 -- whatever it is, it is to be the same
+    except Exception as error:  # noqa: BLE001 -- both must raise the same error
         return repr(error)
 
 
@@ -124,7 +124,7 @@ def test_what_is_no_array_python_joins() -> None:
 
 
 def test_whatever_offsets_are_they_are_told_apart() -> None:
-    """Ones that fall into the same places of the table, and more of them than it has to begin with."""
+    """The offsets fall into the same slots of the table, and exceed its first size."""
     for step in (1, 1 << 20, 1 << 44, 7 << 30):
         offsets = [step * number for number in range(3_000)]
         arguments = _arrays(range(3_000), offsets, [0] * 3_000, [_ROW] * 3_000)

@@ -1,4 +1,4 @@
-"""Columns that the kernel puts in order are as Python puts them, or it says that they do not belong together."""
+"""Columns that the kernel sorts: in the same order as Python's, or refused as not belonging together."""
 
 import random
 from array import array

@@ -1,4 +1,4 @@
-"""The rows that the kernel takes a segment apart into are those that Python packs, or Python packs them."""
+"""Rows that the kernel cuts out of a segment: the same as Python packs, or left to Python."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -57,7 +57,7 @@ def _packer(names: Sequence[str]) -> RowPacker:
 def _outcome(
     decode: Callable[[bytes, RowPacker], SegmentRows | None], value: bytes, names: Sequence[str] = ()
 ) -> tuple[SegmentRows | str | None, list[str]]:
-    """What comes out, and the table that is left behind."""
+    """Return the rows or the error, and the table of names after it."""
     packer = _packer(names)
     try:
         return decode(value, packer), packer.names
@@ -123,7 +123,8 @@ def test_where_the_table_has_no_room_python_says_so() -> None:
 
 def test_a_name_that_is_not_used_or_there_twice() -> None:
     body = unwrap(Kind.SEGMENT, encode_segment(Placement.INLINE, [(5, 1, Record(None, b"", [("ab", b"")] * 2, 1))]))
-    # Names are the fields 8, and indexes 9; the first are told to be of the second name and of the third.
+    # Names are fields 8, and indexes fields 9. The two headers get the second name and the first, which are equal; the
+    # third is not used.
     twice = body.replace(b"\x42\x02ab\x4a\x02\x00\x00", b"\x42\x02ab\x42\x02ab\x42\x02cd\x4a\x02\x01\x00")
     inner = len(body) - body.index(b"\x12") - 2
     twice = twice.replace(bytes([0x12, inner]), bytes([0x12, inner + 8]), 1)

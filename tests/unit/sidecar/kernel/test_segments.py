@@ -1,4 +1,4 @@
-"""What the kernel makes of a segment is what Python makes of it, or nothing: then Python decides."""
+"""Segments that the kernel decodes: the same as Python decodes, or left to Python."""
 
 from collections.abc import Callable, Sequence
 
@@ -162,7 +162,7 @@ def test_numbers_may_be_written_longer_than_they_are() -> None:
     assert body.startswith(b"\x08\x02")
     value = wrap(Kind.SEGMENT, b"\x08\x82\x80\x00" + body[2:])
     assert NATIVE.decode_columns(value) == decode_columns(value)
-    # Eleven bytes are no number.
+    # Eleven bytes are no varint.
     value = wrap(Kind.SEGMENT, b"\x08\x82" + b"\x80" * 9 + b"\x00" + body[2:])
     assert _outcome(NATIVE.decode_columns, value) == _outcome(decode_columns, value)
 

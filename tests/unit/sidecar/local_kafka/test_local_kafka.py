@@ -1,4 +1,4 @@
-"""Which Kafka is taken, what is said when there is none, and that the reaper cleans up: all without a broker."""
+"""The choice of a local Kafka, the messages when there is none, and the clean-up by the reaper; no broker."""
 
 import signal
 import subprocess
@@ -119,7 +119,7 @@ class _Executed(NamedTuple):
 
 
 class _FakeContainer:
-    """As one is seen from within another: where it can be reached is known once it runs."""
+    """A container as another container sees it: its address is known once it runs."""
 
     def __init__(self, image: str) -> None:
         self.image = image
@@ -171,7 +171,7 @@ def test_what_the_container_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def container(monkeypatch: pytest.MonkeyPatch) -> _FakeContainer:
-    """The container that is started, in place of a real one, and brokers that answer."""
+    """Replace the real container by a fake one, with brokers that answer."""
     fake = _FakeContainer(docker.image())
     monkeypatch.setattr("testcontainers.core.container.DockerContainer", lambda image: fake)
     monkeypatch.setattr(docker, "answers", lambda servers, timeout_s: frozenset({1}))
@@ -198,7 +198,7 @@ def test_a_container_that_cannot_be_told_its_address_is_none(container: _FakeCon
 
 
 def test_the_container_starts_the_broker_once_it_is_told(container: _FakeContainer, tmp_path: Path) -> None:
-    """Both shell programs, with the files of a container in a directory of the test."""
+    """The test runs both shell programs, with the files of a container in a directory of its own."""
     with docker.in_container({}):
         start, tell = container.command, container.told[0]
     run = tmp_path / "run"
@@ -232,7 +232,7 @@ def _program(path: Path, script: str) -> None:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory whose ``bin`` comes first on the PATH, and an empty cache."""
+    """Return a directory whose ``bin`` comes first on the PATH, with an empty cache."""
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("JAVA_HOME", raising=False)

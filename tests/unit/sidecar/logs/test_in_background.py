@@ -1,4 +1,4 @@
-"""A log that leaves by a thread: all that is said before a process ends comes out, errors nobody catches too."""
+"""A log that a thread writes: every line before the end of a process comes out, uncaught errors included."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Lines of the log on their way to a reader who is slow, gone, or never there."""
+"""Log lines on their way to a reader that is slow, gone, or never there."""
 
 import json
 import os
@@ -14,20 +14,20 @@ from sidecar.logs.lines import LineWriter
 
 
 class Pipe:
-    """A pipe whose reader a test stands in for."""
+    """A pipe whose reader is the test."""
 
     def __init__(self) -> None:
         self.reader, self.writer = os.pipe()
 
     def read_lines(self, until: str) -> list[str]:
-        """Everything up to the line that contains `until`."""
+        """Read all lines up to the one that contains `until`."""
         received = b""
         while until.encode() not in received or not received.endswith(b"\n"):
             received += os.read(self.reader, 1 << 16)
         return received.decode().splitlines()
 
     def fill(self) -> None:
-        """As if its reader had stopped long ago."""
+        """Fill the pipe, as if its reader had stopped long ago."""
         os.set_blocking(self.writer, False)
         with suppress(BlockingIOError):
             while True:
@@ -86,7 +86,7 @@ def test_nobody_reads(pipe: Pipe) -> None:
     assert not lines.drain(0.2)
     assert time.monotonic() - began_s < 10
     assert lines.dropped > 10_000
-    # Then somebody does: what was taken comes out in order, and in the place of what was not how much that is.
+    # Once somebody reads, the accepted lines come out in order, and a count takes the place of the dropped ones.
     received: list[str] = []
     reading = threading.Thread(target=lambda: received.extend(pipe.read_lines("news")))
     reading.start()

@@ -1,4 +1,4 @@
-"""Log lines at a terminal: to be read, and never to be forged."""
+"""Log lines at a terminal: readable, and impossible to forge."""
 
 import os
 import pty

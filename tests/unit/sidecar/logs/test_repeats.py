@@ -1,4 +1,4 @@
-"""What libraries say again and again: once, then counted once a minute, and nothing that is news is lost."""
+"""Repeated lines of libraries: shown once, then counted once a minute, and no news is lost."""
 
 from typing import Any
 
@@ -63,7 +63,7 @@ def test_an_outage_is_a_line_of_each_kind_and_then_one_a_minute() -> None:
         repeats.tick()
     assert came_out == 3
     assert [(level, event) for level, event, _ in told] == [("warning", "library_log_repeated")] * 2
-    # None is lost from the count.
+    # The count includes every line.
     assert told[0][2]["lines"] == 12 * 3 * 60 - 3
     assert told[0][2]["kinds"] == 3
     assert sum(each["times"] for each in told[0][2]["most"]) == told[0][2]["lines"]

@@ -17,7 +17,7 @@ def test_where_schedules_recur_half_of_a_transaction_is_planned(series_key: byte
 
 @pytest.mark.parametrize("series_key", [b"", b"key"])
 def test_a_transaction_may_have_a_record_however_small_the_last_one_was_that_was_abandoned(series_key: bytes) -> None:
-    """Without room no record would come in, no transaction be made, and no room be had ever again."""
+    """Without room, no record would come in and no transaction would be made, so there would never be room again."""
     size = TransactionSize(1_000, 60.0)
     # An idle partition whose producer is fenced abandons a transaction without records.
     size.abandoned(0)

@@ -1,4 +1,4 @@
-"""A change of policies in a partition that is being served: what holds at once, and what with an epoch."""
+"""A change of policies in a partition that is being served: some take effect at once, others with an epoch."""
 
 from typing import Any
 
@@ -27,13 +27,13 @@ PROGRESS = Progress(cursor=90, watermark=Position(5, 7), sealed_to=40)
 
 
 class Told:
-    """Policies as the test tells them."""
+    """Policies as the test sets them."""
 
     def __init__(self) -> None:
         self.table = NO_POLICIES
 
     def settle(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is nothing to wait for."""
 
     def say(self, **values: Any) -> None:
         """Set the policy of the delay topic."""
@@ -70,7 +70,7 @@ def begins(changes: RuleChanges, indexed_to: int = 100) -> RuleHistory:
 
 
 def committed(changes: RuleChanges, history: RuleHistory) -> RuleHistory:
-    """All that is gone by once this is in the state."""
+    """Commit a history; return the one that is in force after it."""
     entered: list[RuleHistory] = []
     changes.on_entered = entered.append
     changes.committed(Request(changes, history=history), ())

@@ -1,4 +1,4 @@
-"""What a partition is taken for by those who ask from other threads than its worker's."""
+"""The status of a partition for callers on other threads than its worker's."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Reading on, and anew where what was read ahead no longer holds: sidecar.partition.tail."""
+"""Reading on, and reading anew where records read ahead no longer hold: sidecar.partition.tail."""
 
 import time
 from collections.abc import Callable
@@ -31,7 +31,7 @@ PATIENCE_S = 10.0
 
 
 class Log:
-    """Fetches of a log, each from where it begins; one record in each."""
+    """Fetches of a log from any offset, with one record in each."""
 
     def __init__(self) -> None:
         self.begun_at: list[int] = []

@@ -1,4 +1,4 @@
-"""What a new owner concludes from what it reads one after the other, while somebody else may go on writing."""
+"""Conclusions of a new owner from its reads, one after the other, while another owner may go on writing."""
 
 import time
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ STORED = StoredState(Progress(15, Position(7, 3), 4), "id", RuleHistory.beginnin
 
 
 class Stands:
-    """A partition of which everything is told by the test."""
+    """A partition whose facts the test sets."""
 
     def __init__(self, stored: StoredState | StateLostError, ends: Sequence[int] = (20,)) -> None:
         self._stored = stored
@@ -93,7 +93,7 @@ CONTEXT = PartitionContext(TOPIC, 0, "g", Metrics(), SystemClock())
 
 
 def origin(ends: list[int]) -> Origin:
-    """Where it begins when the log of the delay topic ends there each time it is asked for."""
+    """Return the origin when the log of the delay topic has these ends, one at each question."""
     return read_origin(CONTEXT, Stands(STORED, ends), RULES)
 
 
@@ -102,7 +102,9 @@ def test_a_log_that_ends_behind_the_cursor_is_whole_and_asked_about_once() -> No
 
 
 def test_a_cursor_that_somebody_has_moved_meanwhile_is_no_truncated_log() -> None:
-    """As tests/faults/test_zombies.py meets it: stopped after fencing, and going on beside the new owner."""
+    """tests/faults/test_zombies.py meets this case: the old owner stopped after fencing, and goes on beside the new
+    one.
+    """
     assert origin([10, 20]).progress == STORED.progress
 
 
@@ -112,7 +114,7 @@ def test_a_truncated_log_is_refused() -> None:
 
 
 def test_who_gets_no_answer_begins_with_the_bootstrap_servers_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its client may know addresses only that are no more."""
+    """The client may know only addresses that no longer exist."""
     now_s = [0.0]
 
     class Unanswered:
@@ -200,7 +202,7 @@ def test_of_a_state_that_was_made_anew_no_occurrence_is_released_that_another_ha
     found = fold_state(transactions.written)
     assert found is not None
     assert (list(found.mask), found.progress.series_key) == (gone, SERIES_KEY)
-    # What is read from C on is dropped as well.
+    # Records from C on are dropped as well.
     assert Transit(found.transit).reaches == (70_001 if transit_keys else 0)
     assert found.inventory == Inventory((MANIFEST.bucket_id,), 0, 1 + transit_keys, transit_keys)
 
@@ -215,7 +217,7 @@ def test_only_of_a_state_that_does_not_say_what_belongs_to_it_the_beginning_is_a
 
 
 def test_the_state_of_version_0_1_0_is_taken_over_as_it_is() -> None:
-    """Its files are those of that version: progress does not say yet what else there is."""
+    """The files are from that version, whose progress has no inventory."""
     files = {
         PROGRESS_KEY: "progress-v1.bin",
         RULES_KEY: "rules-v1.bin",

@@ -1,4 +1,4 @@
-"""What is told of quotas that brokers hold the router to."""
+"""The report of quotas by which brokers slow the router down."""
 
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast

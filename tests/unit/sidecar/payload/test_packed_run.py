@@ -1,4 +1,4 @@
-"""Packed records as columns against the list of them, after every random operation."""
+"""Packed records as columns, checked against the list of them after every random operation."""
 
 import random
 
@@ -28,7 +28,7 @@ def test_what_is_made_of_records_that_go_together_are_columns() -> None:
 
 
 def test_the_same_targets_are_one_object() -> None:
-    """Each record has targets of its own, and with an object for each there would be no columns."""
+    """Each payload has an object of its own for its targets; columns with all of these objects would save little."""
     payloads = [packed(1, b"row", ONE, route.decode()) for route in [b"orders"] * 3]
     run = packed_runs().made([(1, offset, payload) for offset, payload in enumerate(payloads)])
     assert len({id(route) for _, _, payload in run for route in [routes_of([(0, 0, payload)])[0]]}) == 1

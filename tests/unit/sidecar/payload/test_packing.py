@@ -1,4 +1,4 @@
-"""Packed records made whole again, and what becomes of them in a segment: payload.packing, buckets.sealing."""
+"""Packed records unpacked again, and their form in a segment: payload.packing, buckets.sealing."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future

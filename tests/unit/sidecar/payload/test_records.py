@@ -1,4 +1,4 @@
-"""What entries cost in a transaction, together and each by itself."""
+"""The cost of entries in a transaction, together and each by itself."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def waiting(*targets: str) -> Payload:
         [],
         [to("orders"), to("billing", size_bytes=7)],
         [to("orders"), to("orders", "billing")],
-        # What is gone has no target.
+        # A record that is gone has no target.
         [to("orders"), to()],
         [waiting("orders"), to("orders")],
         [waiting("orders", "billing")],

@@ -1,4 +1,4 @@
-"""What an operator does, with the policies topic in memory."""
+"""The actions of an operator, with the policies topic in memory."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ class InMemory:
         self.origins: list[Origin] = []
 
     def settle(self) -> None:
-        """Always settled."""
+        """Do nothing: it is always settled."""
 
     def write(self, _: Config, scope: Scope, policy: Policy | None, origin: Origin) -> None:
         self.table = with_policy(self.table, scope, policy)

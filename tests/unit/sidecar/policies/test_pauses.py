@@ -1,4 +1,4 @@
-"""Pauses that end by themselves, and how they are told."""
+"""Pauses that end by themselves, and how they are shown."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ class Told:
         self.table = PolicyTable(policies(**said))
 
     def settle(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is nothing to wait for."""
 
 
 def test_a_partition_is_released_from_again_once_the_time_has_come_and_no_clock_takes_it_back() -> None:

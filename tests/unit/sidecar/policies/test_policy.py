@@ -1,4 +1,4 @@
-"""A policy as a record: what is taken, what is refused and how that is told, and back again from bytes."""
+"""A policy as a record: accepted values, refusals and their messages, and decoding from bytes."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which policy wins, what becomes of rules by it, and what holds while one cannot be read."""
+"""The policy that wins, its effect on rules, and the policy in force while one cannot be read."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ HOUR_MS = 3_600_000
 
 
 def table(**policies: dict[str, Any]) -> PolicyTable:
-    """Policies by scope, with ``__`` for the slash."""
+    """Make a table of policies by scope, with ``__`` for the slash."""
     made = NO_POLICIES
     for name, values in policies.items():
         scope = Scope.parse(name.replace("__", "/"))
@@ -96,7 +96,7 @@ def test_the_delay_of_records_without_a_time_belongs_to_one_delay_topic() -> Non
     assert effective(table(topic__d={"delay": "5m"}), CONFIG, "d")["delay"] == EffectiveValue("5m", "topic/d")
     with pytest.raises(ConfigError, match="policy default: delay: it belongs to one delay topic"):
         table(default={"delay": "5m"})
-    # A limit is set for safety, and must not be refused because of it.
+    # A limit is set for safety, so a delay above it must not cause its refusal.
     assert settings(table(default={"max_delay": "1m"}, topic__d={"delay": "5m"})).rules.max_delay_ms == 60_000
 
 

@@ -1,4 +1,4 @@
-"""Which targets are to have another timestamp than that of release, by configuration and by policies."""
+"""The targets whose records get another timestamp than that of release, by configuration and by policies."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def table(policies: dict[str, dict[str, Any]]) -> PolicyTable:
 
 
 def stamped(**policies: dict[str, Any]) -> list[Stamp]:
-    """Policies by scope, with ``__`` for the slash."""
+    """Return the stamps under policies by scope, with ``__`` for the slash."""
     return [*stamps(table({name.replace("__", "/"): values for name, values in policies.items()}), CONFIG)]
 
 

@@ -1,4 +1,4 @@
-"""Reading the policies topic: the last policy of each scope, and what is kept of those that cannot be read."""
+"""Reading the policies topic: the last policy of each scope, and the facts kept of unreadable ones."""
 
 from collections import deque
 from typing import Any
@@ -22,7 +22,7 @@ D = topic("d")
 
 
 class Message:
-    """What a consumer hands over: a record, or an error at an offset."""
+    """A message of a consumer: a record, or an error at an offset."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ def test_who_changed_what_is_read_with_it(log: Log) -> None:
     log.write(D, max_delay="1h")
     log.headers = token.headers()
     log.write(D)
-    # By a console producer, or by a router that did not tell.
+    # A console producer wrote this record, or a router that gave no origin.
     log.headers = []
     log.write(DEFAULT, tick="1ms")
     one_hour, one_ms = policy_of(D, {"max_delay": "1h"}), policy_of(DEFAULT, {"tick": "1ms"})

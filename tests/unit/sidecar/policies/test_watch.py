@@ -1,4 +1,4 @@
-"""What a process shows of policies that change while it runs."""
+"""The metrics and log lines of a process about policies that change while it runs."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ CHANGED = "delay_router_policy_changed_timestamp_seconds"
 
 def test_a_change_is_marked_with_its_time_and_what_was_there_at_the_start_is_none() -> None:
     registry = CollectorRegistry()
-    # Never started, so it asks nobody.
+    # The watch is never started, so it sends no request.
     watch = PolicyWatch(CONFIG, AdminClient({**CONFIG.kafka}), registry)
 
     def changed() -> set[Any]:
@@ -42,7 +42,7 @@ def test_the_log_names_who_changed_a_policy_last_and_through_what() -> None:
     with capture_logs() as logs:
         watch._publish(PolicyTable({d: paused, e: paused}, changes=changes[:2]))
         watch._publish(PolicyTable({e: paused}, changes=changes))
-        # Of which the topic does not tell any more who wrote it.
+        # The topic no longer says who removed this policy.
         watch._publish(PolicyTable({}))
     told = [tuple(each[key] for key in ("policy", "is_set", "by", "through", "address")) for each in logs]
     assert sorted(told[:2]) == [("topic/d", True, *alice), ("topic/e", True, *alice)]

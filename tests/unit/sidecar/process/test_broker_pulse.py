@@ -1,4 +1,4 @@
-"""Since when brokers do not answer, by a clock that a test moves."""
+"""The time since when brokers do not answer, by a clock that the test moves."""
 
 import time
 from collections.abc import Callable

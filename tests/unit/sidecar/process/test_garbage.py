@@ -1,4 +1,4 @@
-"""What is collected when: seldom, little at a time, and in the end all of it."""
+"""Garbage collection: seldom, little at a time, and everything in the end."""
 
 import gc
 import weakref

@@ -1,4 +1,4 @@
-"""When memory is given back to the system."""
+"""The times at which memory is given back to the system."""
 
 import psutil
 
@@ -17,7 +17,7 @@ class Scene:
         self.trimmed += 1
 
     def at(self, used_bytes: int, after_s: float = EVERY_S) -> int:
-        """How often memory was given back by then."""
+        """Set the memory in use, let time pass, and return how often memory was given back by then."""
         self.used_bytes = used_bytes
         self.now_s += after_s
         self.heap.trim_if_worth()
@@ -53,7 +53,7 @@ def test_memory_is_given_back_when_merging_has_ended() -> None:
     assert scene.at(0, after_s=0) == 1
     assert scene.at(0) == 1
     scene.is_merging = True
-    # What leaves meanwhile is given back at once, and what was merged in the end.
+    # Memory of released records is given back at once, and memory of the merge at its end.
     scene.at(WORTH_BYTES)
     assert scene.at(0) == 2
     scene.is_merging = False

@@ -1,4 +1,4 @@
-"""Names of routers that were given none: one a process, the same after a crash, and never that of another."""
+"""Names of routers without a configured name: one a process, the same after a crash, and never another router's."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""When the topics are looked at while the router runs."""
+"""The times at which the topics are looked at while the router runs."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ class Usable:
 
 
 class Workers:
-    """Counts how often it learns."""
+    """Counts its calls."""
 
     def __init__(self) -> None:
         self.learned = 0

@@ -1,4 +1,4 @@
-"""Counts of rejected records by code, against what was put in."""
+"""Counts of rejected records by code, against the records that were put in."""
 
 from collections.abc import Iterator, Mapping
 from random import Random
@@ -27,7 +27,7 @@ def test_each_record_counts_once_and_a_mark_only_for_what_it_names(seed: int) ->
         *records,
         *(Mark(each.partition, frozenset({each.offset})) for each in driven),
     ]
-    # Of another delay topic, older than what is looked at, and nobody's.
+    # A record of another delay topic, a mark for a record that is not counted, and a message that is neither.
     given += [record(0, 99, "EXPIRED", "e"), Mark(0, frozenset({1_000})), None]
     rng.shuffle(given)
     counting = Counting("d")
@@ -57,13 +57,13 @@ def test_a_rejected_topic_is_read_again_only_when_it_has_changed(monkeypatch: py
 
     class Log:
         def __init__(self, *_: object) -> None:
-            """Of whatever topic."""
+            """Accept any topic."""
 
         def __enter__(self) -> Self:
             return self
 
         def __exit__(self, *_: object) -> None:
-            """Nothing to close."""
+            """Do nothing: there is nothing to close."""
 
         def committed(self) -> dict[int, range]:
             return dict(there)
@@ -82,7 +82,7 @@ def test_a_rejected_topic_is_read_again_only_when_it_has_changed(monkeypatch: py
     (topic,) = config.delay_topics
     assert [counts.of(topic).codes["EXPIRED"].records for _ in range(3)] == [5, 5, 5]
     assert reads == [there]
-    # Written, then removed by retention.
+    # Records are written, then removed by retention.
     for there[0] in (range(4), range(1, 4)):
         assert counts.of(topic).codes["EXPIRED"].records == len(there[0]) + 3
     assert len(reads) == 3

@@ -1,4 +1,6 @@
-"""What a message of a rejected topic is, what of it goes back, and what nobody can have a router write."""
+"""Messages of a rejected topic: their reading, the headers that go back, and headers that nobody can make a router
+write.
+"""
 
 from typing import Any, cast
 
@@ -49,7 +51,7 @@ class Given:
 
 @pytest.fixture(autouse=True)
 def handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Headers as the double has them, without doubt about them where there are any."""
+    """Read headers from the double, and take them as complete where there are any."""
     monkeypatch.setattr(records, "handed_over_one", lambda message: (message.given, message.given is not None))
 
 
@@ -143,10 +145,10 @@ def test_an_occurrence_goes_back_alone_and_begins_no_second_series() -> None:
     series: Headers = [("Deliver-Every", b"PT1H"), ("deliver-times", b"9"), ("deliver-series", b"7 2 1000 00ff")]
     occurrence: Headers = [("delay-occurrence", b"2"), ("delay-series", b"d/3/7")]
     assert rejected([*CAME, *series, *occurrence], Reason.EXPIRED).headers == CAME
-    # What was rejected before it was a series begins one when it is driven again.
+    # A record that was rejected before it began a series begins one when it is driven again.
     begins = [*CAME, *series[:2]]
     assert rejected(begins, Reason.INVALID_SCHEDULE).headers == begins
-    # Nor does a name alone make one: the router adds both, behind everything else.
+    # A name alone makes no occurrence either: the router adds both, behind all other headers.
     odd = [occurrence[0], *begins]
     assert rejected(odd).headers == odd
 

@@ -1,4 +1,4 @@
-"""The receipt of a control, from the plan to the receipts topic; what it cancels is masked by the same transaction."""
+"""The receipt of a control, from the plan to the receipts topic; the same transaction masks the cancelled schedules."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -50,17 +50,17 @@ SCHEDULE = Schedule(DUE_MS, ("out",), BY_KEY, KEEP_KEY, b"order-7", both_times=F
 
 
 class _Directory:
-    """Every target is there."""
+    """A directory in which every target exists."""
 
     def resolve(self, names: Iterable[str], _known_for_s: float = 0) -> dict[str, Target]:
         return {name: Target(4, None, 0.0) for name in names}
 
     def forget(self) -> None:
-        """It remembers nothing."""
+        """Do nothing: it remembers nothing."""
 
 
 class _Partition:
-    """One that is owned, up to its broker: records of one id are pending, and controls are indexed by hand."""
+    """An owned partition and its broker: records of one id are pending, and the test indexes controls."""
 
     def __init__(self, broker: MockBroker) -> None:
         clock = HandClock(1_000)
@@ -102,7 +102,7 @@ class _Partition:
             self.ledger.named.names.add(hash_of(CANCEL.deliver_id), Position(DUE_MS, offset))
 
     def move(self, offset: int, value: bytes, due_ms: int, key: bytes = b"k") -> None:
-        """Index a control that moves what is pending of the id; the last of it is what lies at the offset."""
+        """Index a control that moves the pending schedules of the id; the last of them is the record at the offset."""
         self.records[offset] = Record(key, value, [("deliver-id", b"order-7"), ("trace", None)], 500)
         control = CANCEL._replace(action=Action.MOVE, due_ms=due_ms)
         self.ledger.control(self.ledger.indexed_to, control, Record(b"k", None, (), 500))
@@ -112,7 +112,7 @@ class _Partition:
         self.ledger.control(self.ledger.indexed_to, CANCEL, Record(b"k", None, headers, 500))
 
     def release(self, now_ms: int) -> Released:
-        """Whatever leaves by then."""
+        """Release every record that is due by then."""
         resumed = self._gate.resumed(1_000, now_ms)
         return self._releaser.release(self._releaser.plan(now_ms, 1_000, 1_000_000, (), resumed))
 
@@ -219,12 +219,12 @@ def test_what_is_moved_is_written_again_with_the_receipt_and_noted_where_it_lies
 
 
 def too_large(partition: _Partition, due_ms: int, key: bytes = b"k" * 151, fewer: int = 200) -> None:
-    """Move what is pending; the last of it, at offset 1, is too large to be written with the headers of a move."""
+    """Move the pending schedules; the last one, at offset 1, is too large to be written with the headers of a move."""
     partition.move(1, b"x" * (MAX_BYTES - fewer), due_ms, key=key)
 
 
 def last_receipts(partition: _Partition, count: int) -> list[dict[str, Any]]:
-    """What the last receipts say; the broker of this test also shows what is aborted."""
+    """Return the values of the last receipts; the broker of this test also shows aborted records."""
     return [json.loads(each.value or b"") for each in partition.written("d.receipts")[-count:]]
 
 
@@ -261,7 +261,7 @@ def test_what_is_due_just_when_it_cannot_be_moved_is_released_by_the_next_transa
     monkeypatch.setattr("snapshots.held.MAX_PART_BYTES", 1_000)
     partition.decides = SCHEDULE._replace(key=b"own")
     partition.schedule(2)
-    # It is released without the key that makes it too large.
+    # The record is released without the key that makes it too large.
     too_large(partition, 20_000, key=b"k" * 400, fewer=500)
     released = partition.release(now_ms=DUE_MS)
     assert [offset for _, offset, _ in released.held] == [1]

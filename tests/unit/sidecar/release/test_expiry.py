@@ -1,4 +1,4 @@
-"""Too late: whose limit counts, and from when lateness is counted."""
+"""Expiry: the limit that counts, and the time from which lateness is counted."""
 
 import pytest
 

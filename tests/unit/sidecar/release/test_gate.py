@@ -1,4 +1,4 @@
-"""What a target may not be given yet is held back, in order, and nothing else is."""
+"""Records that a target may not be given yet are held, in order, and no others are."""
 
 from contextlib import nullcontext
 from itertools import chain
@@ -74,7 +74,7 @@ def test_it_is_known_when_the_first_of_what_is_held_was_due() -> None:
     since_ms.append(made.held_since_ms)
     _, offset, (schedule, size, _) = entry(2, "b")
     made.hold([(AT_ONCE, offset, Scheduled(schedule, size, Record(None, b"v", (), 4_000)))], NOBODY)
-    # One without a time was due when it was sent.
+    # A record without a due time was due when it was sent.
     assert [*since_ms, made.held_since_ms] == [None, NOW_MS, 4_000]
 
 

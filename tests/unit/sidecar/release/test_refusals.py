@@ -1,4 +1,4 @@
-"""Finding what a broker refuses, against a modelled client and broker: sidecar.release.refusals."""
+"""The search for records that a broker refuses, against a modelled client and broker: sidecar.release.refusals."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ TRIAL_S = 0.01
 
 @dataclass
 class Sent:
-    """What was produced."""
+    """A produced record."""
 
     topic: str
     number: int
@@ -38,7 +38,7 @@ class Told:
 
 @dataclass
 class Broker:
-    """Refuses ``bad`` records, and batches of a topic that are too large; a batch has up to so many records."""
+    """Refuses ``bad`` records, and batches of a topic that are too large; a batch has at most ``batch_records``."""
 
     bad: frozenset[tuple[str, int]] = frozenset()
     code: int = KafkaError.INVALID_RECORD
@@ -64,7 +64,7 @@ class Broker:
         self._queued.append(Sent(topic, number, size, on_delivery))
 
     def flush(self, _timeout_s: float) -> int:
-        """Up to the first batch that is refused; what is behind it is purged by the abort."""
+        """Send up to the first batch that is refused; the abort purges the records behind it."""
         for topic in dict.fromkeys(each.topic for each in self._queued):
             own = [each for each in self._queued if each.topic == topic]
             for start in range(0, len(own), self.batch_records):
@@ -126,7 +126,7 @@ def test_it_finds_what_trying_one_by_one_finds_in_fewer_trials(rng: Random, *, t
         count = rng.randint(1, 300)
         routes = [tuple(rng.sample(topics, rng.randint(1, len(topics)))) for _ in range(count)]
         share = rng.choice([0.0, 0.005, 0.05, 0.5, 1.0])
-        # A model that needs no search: which ones a broker refuses by themselves.
+        # A model that needs no search: the records that a broker refuses by themselves.
         bad = frozenset((rng.choice(routes[number]), number) for number in range(count) if rng.random() < share)
         broker = Broker(bad, tells_which=tells_which, batch_records=rng.choice([1, 10, 100]))
         findings = found(broker, suspects(broker, routes))
@@ -134,7 +134,7 @@ def test_it_finds_what_trying_one_by_one_finds_in_fewer_trials(rng: Random, *, t
         assert not findings.undecided
         assert not findings.doubted
         depth = ceil(log2(count)) + 1
-        # Every other one may be a repetition, since sequence numbers are missing.
+        # Every second trial may be a repetition, since sequence numbers are missing.
         assert broker.trials <= 2 * (len(bad) * (depth + 1) * 2 + 2)
 
 
@@ -144,7 +144,7 @@ def test_one_trial_is_enough_where_the_broker_tells_which(rng: Random) -> None:
     findings = found(broker, suspects(broker, [("a",)] * 5_000))
     assert len(findings.refused) == 4_000
     assert findings.tells_which
-    # The trial, one more that is out of order, and one that is clean.
+    # The trials: the first, one more that is out of order, and one that is clean.
     assert broker.trials == 3
 
 
@@ -156,7 +156,7 @@ def test_once_it_is_known_that_it_tells_which_a_batch_of_nothing_else_is_clear_t
 
 
 def test_of_brokers_that_do_not_tell_nobody_is_believed_to_be_refused_for_another() -> None:
-    """All of a batch get the error of one of them: only a trial of its own says who it was."""
+    """All records of a batch get the error of one of them: only a separate trial shows which one."""
     broker = Broker(frozenset({("a", 7)}), batch_records=10_000)
     assert set(found(broker, suspects(broker, [("a",)] * 1_000)).refused) == {7}
     assert broker.trials < 50

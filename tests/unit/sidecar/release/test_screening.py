@@ -40,7 +40,7 @@ BAD = Refused(Rejection(Reason.INVALID_SCHEDULE, "not a time"), RECORD)
 
 
 class Directory(TargetDirectory):
-    """Knows what it is told, and what it was asked."""
+    """Knows the given targets, and notes the questions."""
 
     def __init__(self, **refusals: Rejection | None) -> None:
         self._refusals = refusals
@@ -81,7 +81,7 @@ def entry(
 
 
 def undecided(offset: int, record: Record) -> Schedule | Rejection:
-    """Nothing is to be decided again."""
+    """Fail: no record is decided again."""
     raise AssertionError(f"{offset} decided again: {record}")
 
 
@@ -254,7 +254,7 @@ def test_what_a_backfill_indexed_to_be_rejected_is_rejected() -> None:
 
 
 class Demanding(Directory):
-    """Targets that ask something of each record; it says another thing the second time, if ``then`` is given."""
+    """Targets that demand something of each record; the second answer differs if ``then`` is given."""
 
     def __init__(self, demands: Demands, then: Demands | None = None) -> None:
         super().__init__()

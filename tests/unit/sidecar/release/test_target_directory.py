@@ -1,4 +1,4 @@
-"""One answer that a target does not exist, against two, by an admin client that answers as it is told."""
+"""One answer that a target does not exist, against two, from an admin client with prepared answers."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -13,7 +13,7 @@ from sidecar.release.target_directory import CONFIRM_AFTER_S, CONFIRM_NEW_EVERY_
 
 
 class Brokers:
-    """``answers`` are, for each request, the topics that are known then; the last one holds on."""
+    """Brokers with prepared ``answers``: the topics that exist at each request; the last answer stays."""
 
     def __init__(self, *answers: Sequence[str]) -> None:
         self.answers = list(answers)
@@ -34,7 +34,7 @@ class Brokers:
         return found
 
     def missing(self, *names: str) -> set[str]:
-        """Which of these would be rejected now."""
+        """Return the names that would be rejected now."""
         found = self.directory.resolve(names)
         return {name for name, each in found.items() if each.refusal and each.refusal.reason is Reason.TARGET_UNKNOWN}
 
@@ -69,7 +69,7 @@ def test_a_topic_that_is_gone_is_confirmed_once() -> None:
     brokers = Brokers(["a"], [])
     assert brokers.missing("a") == set()
     brokers.now_s += KNOWN_FOR_S + 1
-    # What never was is asked for twice now, and not again for a while.
+    # A topic that never existed is asked for twice now, and not again for a while.
     assert brokers.missing("typo") == {"typo"}
     for _ in range(5):
         assert brokers.missing("a") == {"a"}

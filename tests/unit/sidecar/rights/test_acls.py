@@ -17,7 +17,7 @@ from tests.support.rights import by_resource
 
 
 def rights(file: Path) -> dict[tuple[str, str, str], str]:
-    """Operations of each resource, in the order printed."""
+    """Return the operations of each resource, in the order printed."""
     return by_resource(acls.needed(load(file, {})).acls)
 
 
@@ -54,7 +54,7 @@ def test_the_admin_api_writes_rejected_records_to_the_delay_topic_and_needs_no_m
     file = configured(tmp_path)
     file.write_text(file.read_text() + '\n[admin]\ntoken_file = "/tokens"\n')
     assert rights(file) == without
-    # Its transactional id is within those that a router may use already.
+    # Its transactional id has a prefix that a router may use already.
     ids = [name for (kind, name, _), _ in rights(file).items() if kind == "transactional-id"]
     redrive = acls_jobs.needed(load(file, {}), ["redrive"]).acls
     assert [each.name.startswith(tuple(ids)) for each in redrive if each.resource_type == "transactional-id"] == [True]
@@ -103,7 +103,7 @@ def test_what_delay_topics_share_is_listed_once(tmp_path: Path) -> None:
 
 
 def parsed(line: str) -> list[Acl]:
-    """What ``kafka-acls.sh`` would make of a line."""
+    """Return the rights that ``kafka-acls.sh`` would make of a line."""
     words = shlex.split(line)
     values: dict[str, list[str]] = {}
     rest = iter(words[1:])

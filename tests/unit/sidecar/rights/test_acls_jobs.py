@@ -14,7 +14,7 @@ from tests.support.rights import by_resource
 
 
 def rights(file: Path, *jobs: str) -> dict[tuple[str, str, str], str]:
-    """Operations of each resource, sorted."""
+    """Return the operations of each resource, sorted."""
     return by_resource(acls_jobs.needed(load(file, {}), jobs).acls)
 
 

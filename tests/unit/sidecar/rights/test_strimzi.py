@@ -33,7 +33,7 @@ def user(file: Path, *arguments: str, bootstrap: str = "b:9093") -> dict[str, An
 
 
 def rights(found: dict[str, Any]) -> list[Acl]:
-    """What Strimzi would grant."""
+    """Return the rights that Strimzi would grant."""
     return [
         Acl(
             _KINDS[rule["resource"]["type"]],

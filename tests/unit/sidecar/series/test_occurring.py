@@ -1,4 +1,4 @@
-"""What is begun, which occurrence leaves, and what follows it: by what is in the records alone."""
+"""Recurring schedules by their records alone: series that begin, occurrences that leave, and the ones that follow."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -61,7 +61,7 @@ def test_in_a_burst_the_next_one_is_counted_from_when_it_was_due_and_none_is_mis
     assert found.occurrences == {7: Occurrence(7, 1, NOW_MS - 3_000)}
     assert occurrence_in(found.next[7]) == Occurrence(7, 2, NOW_MS - 1_000)
     assert found.skipped_before(found.appended([7])) == 0
-    # It is late besides.
+    # With a spread of only 500 ms, the occurrence leaves 2.5 s late.
     later = look(spread(entry([("deliver-every", b"2s")]), 500))
     assert occurrence_in(later.next[7]) == Occurrence(7, 2, NOW_MS + 1_000)
     assert later.skipped_before(later.appended([7])) == 1
@@ -121,7 +121,9 @@ def test_a_series_by_cron_begins_with_an_occurrence_of_its_own() -> None:
 
 
 def _dues_ms(entry: Entry[Scheduled], count: int) -> list[int]:
-    """Due times of this occurrence and of those that follow it, each released at once by a router that was away."""
+    """Return the due times of this occurrence and of the following ones, each released at once by a router that was
+    away.
+    """
     dues_ms, offset = [], entry[1]
     for _ in range(count):
         found = look(entry)
@@ -135,12 +137,12 @@ ALL_MISSED: Final = ("deliver-missed", b"all")
 
 
 def test_no_minute_is_skipped_of_a_series_by_cron_that_a_router_reads_late() -> None:
-    """Each minute; sent while no router runs, and read 130 seconds later."""
+    """The series recurs every minute, is sent while no router runs, and is read 130 seconds later."""
     minute_ms = NOW_MS - NOW_MS % 60_000
     sent = entry([("deliver-cron", b"* * * * *"), ALL_MISSED], timestamp_ms=minute_ms - 130_000)
     first = entry_of(look(sent).begun[7], 30)
     assert _dues_ms(first, 4) == [minute_ms - 120_000, minute_ms - 60_000, minute_ms, minute_ms + 60_000]
-    # The series began where it was asked to, and nobody had asked for it before it was sent.
+    # The series began at the requested time. No occurrence between that and its sending was asked for.
     earlier = ("deliver-at", b"%d" % (minute_ms - 300_000))
     sent = entry([("deliver-cron", b"* * * * *"), ALL_MISSED, earlier], timestamp_ms=minute_ms - 130_000)
     first = entry_of(look(sent).begun[7], 30)
@@ -149,7 +151,9 @@ def test_no_minute_is_skipped_of_a_series_by_cron_that_a_router_reads_late() -> 
 
 @pytest.mark.parametrize("number", [1, 3])
 def test_nothing_is_skipped_of_a_series_that_was_moved_while_no_router_ran(number: int) -> None:
-    """Every two seconds; moved to 15 seconds after the control was written, and read 139 seconds after that."""
+    """The series recurs every two seconds. The control moves it to 15 seconds after the control was written, and is
+    read 139 seconds after it was written.
+    """
     record = Record(b"k", b"v", [("deliver-every", b"2000"), ALL_MISSED], NOW_MS - 150_000)
     if number > 1:
         record = record_of(record, Occurrence(3, number, NOW_MS - 140_000), "d/3/4", KEY, NOW_MS - 142_000)
@@ -158,7 +162,7 @@ def test_nothing_is_skipped_of_a_series_that_was_moved_while_no_router_ran(numbe
     control_ms = NOW_MS - 139_000
     for due_ms, expected_ms in (
         (control_ms + 15_000, [control_ms + 15_000, control_ms + 17_000, control_ms + 19_000]),
-        # Moved to a time that had passed: what was due between that and the control, nobody has missed.
+        # Moved to a time that had passed: no occurrence between that time and the control counts as missed.
         (control_ms - 60_500, [control_ms - 60_500, control_ms + 1_500, control_ms + 3_500]),
     ):
         moved = moved_occurrence(record, recurrence, 3, "d/3/9", due_ms, KEY, NOW_MS, control_ms)

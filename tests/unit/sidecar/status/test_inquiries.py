@@ -30,7 +30,7 @@ def told(topic: str, partition: int, **facts: Any) -> Reported:
 
 
 class FakeReports:
-    """What was reported lately, and what was told last."""
+    """The recent reports, and the last ones told."""
 
     def __init__(self, lately: list[Reported], last: list[Reported]) -> None:
         self._lately = lately
@@ -54,7 +54,7 @@ class FakeReports:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[set[Place]]:
-    """The places of each question for offsets; partition 1 of each topic is led by nobody."""
+    """Note the places of each question for offsets; partition 1 of each topic has no leader."""
     questions: list[set[Place]] = []
 
     def offsets(_: Any, wanted: Mapping[Place, Any], __: Any) -> dict[Place, Told | KafkaError]:

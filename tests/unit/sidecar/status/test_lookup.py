@@ -1,4 +1,4 @@
-"""What became of a record, from a record and a state made up for the test; no Kafka."""
+"""The fate of a record, from a record and a state made for the test; no Kafka."""
 
 from dataclasses import replace
 from typing import Any
@@ -44,7 +44,7 @@ STATE = StoredState(
 
 
 class World:
-    """What the lookup finds where it looks."""
+    """The cluster, as the lookup finds it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.log = (10, 200)
@@ -105,7 +105,7 @@ class World:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    """Everything is there, and the watermark is at (DUE_MS, 50)."""
+    """Make a world in which everything exists, and the watermark is at (DUE_MS, 50)."""
     return World(monkeypatch)
 
 
@@ -156,7 +156,7 @@ def test_the_receipt_that_names_it_says_what_became_of_it(world: World) -> None:
         assert (found.fate, found.why, found.due_ms) == (Fate.CANCELLED, "by d/3/77", DUE_MS)
     world.receipt = Said(77, Outcome.REPLACED, 1, is_schedule=True)
     assert world(50).fate is Fate.REPLACED
-    # By rules that are kept no more, nobody knows whether it had an id.
+    # The rules of its offset are no longer kept, so it is unknown whether the record had an id.
     world.state = replace(STATE, history=RuleHistory.beginning(100, STRICT))
     assert world(50).fate is Fate.REPLACED
     world.state, world.record = STATE, RECORD

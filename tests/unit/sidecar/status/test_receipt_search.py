@@ -1,4 +1,4 @@
-"""Which receipt is about a record, by what is in it; whatever else anybody writes there is passed over."""
+"""The receipt about a record, found by its contents; other records in the topic are passed over."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Searching the rejected topic: from a time on, to its end, and not for ever; no Kafka."""
+"""A search of the rejected topic: from a time on, to its end, and with a limit; no Kafka."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ FROM_MS = 1_000
 
 @dataclass
 class Message:
-    """What a consumer hands over."""
+    """A message of a consumer."""
 
     place: int
     at: int
@@ -55,7 +55,7 @@ class Message:
 
 @dataclass
 class Rejected:
-    """Two partitions of a rejected topic, each ending in the mark of a transaction; a consumer of them."""
+    """Two partitions of a rejected topic, each ending in the mark of a transaction; and a consumer of them."""
 
     logs: dict[int, list[Message]]
     starts: dict[int, int]
@@ -97,7 +97,7 @@ def rejected(partition: int, *sources: tuple[bytes, bytes]) -> list[Message]:
 
 @pytest.fixture
 def topic(monkeypatch: pytest.MonkeyPatch) -> Rejected:
-    """Some rejected records."""
+    """Make a topic with some rejected records."""
     made = Rejected(
         {
             0: rejected(0, (b"d/0/1", b"EXPIRED"), (b"d/0/2", b"EXPIRED"), (b"d/0/3", b"TARGET_DENIED")),

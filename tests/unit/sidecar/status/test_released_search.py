@@ -1,4 +1,4 @@
-"""Which record of a target is the copy of a released one, and what is told where that cannot be looked up."""
+"""The search of a target for the copy of a released record, and the answer where the target cannot be searched."""
 
 from collections.abc import Callable
 from typing import Any
@@ -45,7 +45,7 @@ MESSAGES = [
     Message(4, []),
     Message(5, [("delay-source", None)]),
     Message(6, [("delay-source", b"d/0/70")]),
-    # Of a record that was released before; the last one is the router's.
+    # A copy of a record that was released before; the last header is the router's.
     Message(7, [("delay-source", b"d/0/7"), ("delay-source", b"d/0/8")]),
     Message(8, [("delay-source", b"e/0/1"), ("delay-source", b"d/0/7")]),
     Message(9, [("delay-source", b"d/0/7")]),
@@ -53,7 +53,7 @@ MESSAGES = [
 
 
 def search(monkeypatch: pytest.MonkeyPatch, fails: Exception | None = None) -> list[tuple[Any, ...]]:
-    """Have it look through these messages, or fail; what it is asked for."""
+    """Make the search look through these messages, or fail; return the list of its requests."""
     asked: list[tuple[Any, ...]] = []
 
     def look_through(_: Config, __: Any, topic: str, from_ms: int, look: Callable[[Any], Copy | None]) -> Copy | None:

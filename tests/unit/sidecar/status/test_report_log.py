@@ -1,4 +1,4 @@
-"""Reading what was reported: up to where the topic ends, and no wait for what may still come."""
+"""Reading reports: up to the end of the topic, without waiting for reports to come."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class Message:
 
 
 class Log:
-    """A status topic whose records begin at ``first``, and the consumer of it, which has only what was queued."""
+    """A status topic whose records begin at ``first``, and its consumer, which gets only queued messages."""
 
     def __init__(self) -> None:
         self.first = 0
@@ -117,7 +117,7 @@ def test_a_command_reads_what_there_is_and_waits_for_no_more(log: Log) -> None:
     reports.wait(10)
     assert known(reports) == {0, 1}
     assert reports.reported()[1] == {"r-0": "native", "r-1": "native"}
-    # Asked again, as by --watch.
+    # A second question, as ``--watch`` asks it.
     log.report(2)
     reports.wait(10)
     assert known(reports) == {0, 1, 2}

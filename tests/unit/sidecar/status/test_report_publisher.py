@@ -1,4 +1,4 @@
-"""When a router reports, and what it does when that fails; no Kafka."""
+"""The times at which a router reports, and its reaction to failures; no Kafka."""
 
 import json
 import threading
@@ -25,7 +25,7 @@ FACTS = TopicFacts("s", "id", 1, 1, frozenset(), {})
 
 
 class Broker:
-    """A producer that notes what is written, and fails when told to."""
+    """A producer that notes written records, and fails when the test says so."""
 
     def __init__(self) -> None:
         self.found: TopicFacts | Denied | None = FACTS
@@ -49,12 +49,12 @@ class Broker:
         return 0
 
     def purge(self) -> None:
-        """Nothing waits."""
+        """Do nothing: no record waits."""
 
 
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
-    """A broker, and pauses that a test can wait for."""
+    """Make a broker, and set pauses that a test can wait for."""
     made = Broker()
     monkeypatch.setattr(report_publisher, "topic_facts", lambda *_: {"s": made.found})
     monkeypatch.setattr(clients, "report_writer", lambda *_: made)
@@ -64,7 +64,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
 
 
 class Running:
-    """A publisher and what it is to tell."""
+    """A publisher and the statuses it reports."""
 
     def __init__(self) -> None:
         self.statuses = [PartitionStatus("d", 0, PartitionState.ACTIVE)]
@@ -74,7 +74,7 @@ class Running:
 
 @pytest.fixture
 def running() -> Iterator[Running]:
-    """Ended at the end of the test."""
+    """Yield a publisher, and stop it at the end of the test."""
     made = Running()
     yield made
     made.publisher.stop()

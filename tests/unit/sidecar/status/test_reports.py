@@ -1,4 +1,4 @@
-"""Reports: what is written is read, what is of others or cannot be understood is not believed, the right one wins."""
+"""Reports: written ones are read back, foreign and unreadable ones are ignored, and the right one wins."""
 
 import json
 from bisect import bisect_left
@@ -229,7 +229,7 @@ def test_pending_is_summed_over_partitions_with_every_target_once() -> None:
     assert len(answer.by_target) == 20
     assert next(iter(answer.by_target)) == "t00"
     assert answer.by_target["orders"] == 24
-    assert answer.other_targets == 1 + 5  # bills are the smallest of 21
+    assert answer.other_targets == 1 + 5  # "bills" is the smallest of 21
     empty = pending_answer("orders.delay", [], [])
     assert (empty.records, len(empty.by_due), empty.by_target) == (0, 10, {})
     assert targets_of(STATUS) == ({"orders": 16}, 1)

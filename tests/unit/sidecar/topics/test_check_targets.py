@@ -1,4 +1,4 @@
-"""What ``check`` says of targets that belong to other delay routers."""
+"""The findings of ``check`` about targets that belong to other delay routers."""
 
 from typing import Any
 

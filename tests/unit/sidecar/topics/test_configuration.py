@@ -1,4 +1,4 @@
-"""What ``check`` says of a configuration without asking the cluster."""
+"""The findings of ``check`` about a configuration, without asking the cluster."""
 
 from typing import Any
 

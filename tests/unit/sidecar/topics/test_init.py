@@ -1,4 +1,4 @@
-"""Topics that ``init`` would create, before any broker is asked, and its failures where topics do not come to be."""
+"""The topics that ``init`` would create, before any broker is asked, and its failures where topics do not appear."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ from tests.support.hand_clock import HandClock
 
 
 def wanted(**options: Any) -> dict[str, str | None]:
-    """Kind of timestamp by the name of the topic."""
+    """Return the kind of timestamp by the name of the topic."""
     topics = [
         {"name": "a.delay", "default_target": "a", "allowed_targets": ["shared", "x.*"]},
         {"name": "b.delay", "default_target": "b", "allowed_targets": ["shared"]},
@@ -37,10 +37,10 @@ def test_targets_get_the_time_of_release_unless_they_are_stamped_otherwise() -> 
 
 
 class Cluster:
-    """Says yes to everything, and shows a topic as late as a test says; it is asked instead of brokers.
+    """Takes the place of brokers, accepts everything, and shows a topic as late as the test says.
 
-    ``described`` and ``listed`` tell for each topic after how many seconds it shows, in descriptions of single topics
-    and in the metadata of all; ``grows_to`` how many partitions a topic shows at most.
+    ``described`` and ``listed`` give for each topic the seconds after which it shows, in descriptions of single topics
+    and in the metadata of all. ``grows_to`` is how many partitions a topic shows at most.
     """
 
     def __init__(self, clock: HandClock, **late: Mapping[str, float]) -> None:

@@ -1,4 +1,4 @@
-"""Commands where no broker answers: done in seconds, one sentence, and nothing of the client's own."""
+"""Commands without a reachable broker: done in seconds, with one sentence, and without lines of the client itself."""
 
 import json
 import subprocess
@@ -37,7 +37,7 @@ Running = Mapping[tuple[str, ...], "subprocess.Popen[str]"]
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """All of them at once, since each waits until it is sure."""
+    """Start all of them at once, since each waits until it is sure."""
     file = tmp_path_factory.mktemp("unreachable") / "delay-router.toml"
     file.write_text(CONFIG)
     started: Running = {

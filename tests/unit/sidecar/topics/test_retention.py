@@ -1,4 +1,4 @@
-"""What is said about the retention of a delay topic, by payload placement."""
+"""The findings about the retention of a delay topic, by payload placement."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is said of a status topic that exists."""
+"""The findings about a status topic that exists."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which released records are told, and that telling them never holds up whoever releases."""
+"""The released records that are traced; and tracing never holds up a release."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ def told(*entries: Entry[Scheduled]) -> list[Traced]:
 
 
 def nothing() -> None:
-    """What is called at the end, where that is of no interest."""
+    """Do nothing at the end."""
 
 
 def test_a_sampled_record_is_told_with_when_it_was_due() -> None:
@@ -48,7 +48,7 @@ def test_a_sampled_record_is_told_with_when_it_was_due() -> None:
 def test_a_record_that_came_after_its_due_time_began_when_it_was_sent() -> None:
     traced = [("traceparent", SAMPLED)]
     assert [each.began_ms for each in told(entry(traced, due_ms=500), entry(traced, due_ms=AT_ONCE))] == [1_000, 1_000]
-    # By a clock that was set back since.
+    # The clock was set back meanwhile.
     assert [each.began_ms for each in told(entry(traced, due_ms=NOW_MS + 50))] == [NOW_MS]
 
 

@@ -1,4 +1,4 @@
-"""Which topics an audit reads."""
+"""The topics that an audit reads."""
 
 from index.bucket_rules import SealRules
 from index.rules import Rules

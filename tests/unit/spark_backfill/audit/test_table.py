@@ -1,4 +1,4 @@
-"""What an audit shows, and that it judges without the code it judges."""
+"""The table of an audit, and its independence of the code that it judges."""
 
 from io import StringIO
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where controls lie, and what is left for a job between them: spark_backfill.buckets.controls."""
+"""The places of controls, and the stretches between them that a job takes: spark_backfill.buckets.controls."""
 
 from random import Random
 
@@ -14,7 +14,7 @@ RULES = Rules("d", default_target="out")
 
 
 def column(records: list[Headers | None]) -> pa.ListArray:
-    """As the connector has them."""
+    """Return headers as the connector hands them over."""
     rows = [None if each is None else [{"key": name, "value": raw} for name, raw in each] for each in records]
     return pa.array(rows, HEADERS)
 
@@ -51,7 +51,7 @@ def test_stretches_are_all_that_is_long_enough_between_controls(rng: Random) -> 
         covered = {(part, at) for part, start, end in found for at in range(start, end)}
         assert not covered & held
         everything = {(part, at) for part, start, end in ranges for at in range(start, end)}
-        # What is left lies in runs that are too short, between controls.
+        # Offsets in no stretch form runs that are too short, between controls.
         run = 0
         for place in sorted(everything):
             is_next = place not in covered | held and run and (place[0], place[1] - 1) in everything

@@ -64,7 +64,7 @@ def some_record(rng: random.Random) -> Record:
 
 
 def batch_of(rows: list[Row]) -> pa.RecordBatch:
-    """As the connector hands them to Python."""
+    """Return rows as the connector hands them to Python."""
     columns: dict[str, Any] = {
         "partition": pa.array([row[0] for row in rows], pa.int32()),
         "offset": pa.array([row[1] for row in rows], pa.int64()),
@@ -91,7 +91,7 @@ def due_of(record: Record) -> int:
 
 def decided(rows: list[Row], size: int = 130, *, keeps_payload: bool = True, kernel: str = "") -> pa.Table:
     deciding = Deciding(RULES.to_json(), SLOTS, KEYS, keeps_payload=keeps_payload, kernel=kernel)
-    # Sliced out of larger ones, as a batch may be: offsets into buffers do not begin at 0.
+    # A batch may be a slice of a larger one, so its offsets into buffers do not begin at 0.
     batches = [batch_of(rows[max(0, at - 3) : at + size]).slice(min(3, at)) for at in range(0, len(rows), size)]
     return pa.Table.from_batches(deciding(batches))
 
@@ -175,7 +175,7 @@ def test_segments_hold_the_entries_in_order(rng: random.Random) -> None:
 
 
 def test_rows_of_several_tasks_are_joined_where_their_header_names_begin_alike(rng: random.Random) -> None:
-    """Each batch is of a task of its own here, which knows no other's table of names."""
+    """Each batch comes from a task of its own here, which does not know the tables of names of other tasks."""
     for alike in (True, False):
         rows: list[Row] = []
         for offset in range(300):
@@ -212,7 +212,7 @@ def test_slots_that_share_a_task_are_cut_apart(rng: random.Random) -> None:
 
 
 def named(rows: list[Row], rng: random.Random) -> list[Row]:
-    """Half of the same records with ids."""
+    """Return the rows with ids on half of the records."""
     found = []
     for partition, offset, record in rows:
         more = [("deliver-id", b"%d" % rng.randrange(60))] if rng.random() < 0.5 else []
@@ -223,7 +223,7 @@ def named(rows: list[Row], rng: random.Random) -> list[Row]:
 @pytest.mark.parametrize("keeps_payload", [True, False])
 def test_native_code_and_python_give_the_same_bytes(rng: random.Random, keeps_payload: bool) -> None:
     rows = named(log(rng), rng)
-    # In a row, too, what is common and what Python has to decide.
+    # Records of the common form and records that Python decides also come in runs.
     rows.sort(key=lambda row: (len(row[2].headers), row[2].value is None, row[1]))
     native, python = (decided(rows, 300, keeps_payload=keeps_payload, kernel=each) for each in ("", "off"))
     assert native.equals(python)

@@ -1,4 +1,6 @@
-"""A job decides as the router does, of names too that neither reads as they came: spark_backfill.buckets.deciding."""
+"""A job decides as the router does, also with header names that Java and Python change:
+spark_backfill.buckets.decisions.
+"""
 
 from typing import Any
 
@@ -19,7 +21,7 @@ DUE = ("deliver-at", b"%d" % (NOW_MS + 60_000))
 
 RECORDS: list[Headers] = [
     [DUE, ("trace\0id", b"1")],
-    # What Java makes of a name that is no UTF-8.
+    # Java replaces the bytes of a name that is no UTF-8.
     [DUE, ("trace\N{REPLACEMENT CHARACTER}", None)],
     [DUE, ("größe", b"1"), ("", None)],
     [DUE, *[("n", None)] * MAX_HEADERS],
@@ -29,7 +31,7 @@ RECORDS: list[Headers] = [
 
 
 def batch_of(records: list[Headers]) -> pa.RecordBatch:
-    """As the connector hands them to Python."""
+    """Return records as the connector hands them to Python."""
     count = len(records)
     headers = [[{"key": name, "value": raw} for name, raw in each] for each in records]
     return pa.RecordBatch.from_pydict(

@@ -1,4 +1,4 @@
-"""How a range is divided into buckets and slots, and what is translated for Spark's connector."""
+"""The division of a range into buckets and slots, and the options translated for Spark's connector."""
 
 import random
 from itertools import pairwise

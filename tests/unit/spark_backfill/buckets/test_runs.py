@@ -52,7 +52,7 @@ def place_of(row: dict[str, Any]) -> tuple[int, int]:
 
 
 def batch(rows: Rows) -> pa.RecordBatch:
-    # Sliced out of a larger one, as a batch may be.
+    # A batch may be a slice of a larger one.
     return pa.RecordBatch.from_pylist([*rows[:1], *rows], SCHEMA).slice(1)
 
 
@@ -67,7 +67,7 @@ def test_rows_of_a_task_come_out_in_order(
     written = [as_runs(batch(rows[at : at + 90])) for at in range(0, 700, 90)]
     assert all(len(set(zip(*each.to_pydict().values(), strict=True))) == each.num_rows <= 5 for each in written)
     for key in range(70, 75):
-        # What Spark brings together.
+        # Spark gives all rows of a key to one task.
         task = [each.filter(pa.array([found == key for found in each["slot_key"].to_pylist()])) for each in written]
         found: Rows = [row for each in in_order(task, most_bytes) for row in each.to_pylist()]
         expected = sorted(
@@ -86,7 +86,7 @@ def test_buckets_that_share_a_task_come_one_after_the_other(rng: random.Random) 
 
 def test_what_is_known_to_have_left_is_in_no_run(rng: random.Random) -> None:
     rows = decided(rng, 300)
-    deciding: Any = lambda batches: batches  # noqa: E731 -- what decides is another test's
+    deciding: Any = lambda batches: batches  # noqa: E731 -- another test covers decisions
     for gone_before_ms in (-1, 700, 2_000):
         written = InRuns(deciding, gone_before_ms)([batch(rows)])
         found = {row["offset"] for each in in_order(list(written)) for row in each.to_pylist()}

@@ -46,7 +46,7 @@ def test_nothing_seen_is_nothing_to_cut() -> None:
 
 
 def divided(monkeypatch: pytest.MonkeyPatch, span: int, size_bytes: int, rules: SealRules = SEAL) -> Slots:
-    """How a range of records of one size is divided."""
+    """Divide a range of records of one size."""
 
     def sample(
         settings: object, rules: object, buckets: Sequence[BucketRange], slot_records: int
@@ -115,7 +115,7 @@ def test_a_task_that_writes_too_many_ends_at_once(monkeypatch: pytest.MonkeyPatc
     batch = pa.RecordBatch.from_pydict(
         {
             "bucket": pa.array([0] * 30, pa.int32()),
-            # Each of them ends the time step of the one before.
+            # Each record begins a new time step.
             "due_ms": pa.array([number * 100_000_000 for number in range(30)], pa.int64()),
             "offset": pa.array(range(30), pa.int64()),
             "size_bytes": pa.array([24] * 30, pa.int32()),

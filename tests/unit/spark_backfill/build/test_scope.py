@@ -1,4 +1,4 @@
-"""Which offsets a job takes on, and what it refuses before it begins."""
+"""The offsets that a job takes on, and its refusals before it begins."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -132,7 +132,7 @@ def test_segments_that_overlap_are_never_staged() -> None:
 
 def test_the_transaction_of_a_job_never_fences_a_worker() -> None:
     workers = dataclasses.replace(JOB, delay_topic="x", name="orders.delay.0")
-    # A worker's is <group>.<delay topic>.<partition>, and no topic has a '~' in its name.
+    # The transactional id of a worker is <group>.<delay topic>.<partition>, and no topic has a '~' in its name.
     assert workers.transactional_id == "g~x~orders.delay.0"
 
 
@@ -143,7 +143,7 @@ def test_what_may_be_staged_is_not_taken_back(tmp_path: Path, monkeypatch: pytes
     written = sink.Written(keys=[(0, b"k")])
     sink.SegmentsWriter(job).abort([written, None])
     assert taken_back == [(0, b"k")]
-    # The commit was asked for, and its answer did not arrive.
+    # The commit was requested, and its answer did not arrive.
     Path(job.report).touch()
     taken_back.clear()
     sink.SegmentsWriter(job).abort([written, None])

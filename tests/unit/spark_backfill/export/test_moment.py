@@ -1,4 +1,4 @@
-"""At which moments a partition is looked at: none at which a transaction is seen on one side only."""
+"""The moments at which a partition is looked at: at none of them is a transaction visible on one side only."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -52,7 +52,7 @@ def test_a_state_that_never_stands_still_ends_the_job(monkeypatch: pytest.Monkey
 
 
 class Clock:
-    """Steady seconds as they are given; nothing sleeps."""
+    """A steady clock with given seconds; it never sleeps."""
 
     def __init__(self, seconds: Iterator[float]) -> None:
         self._seconds = seconds

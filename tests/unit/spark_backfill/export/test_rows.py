@@ -1,4 +1,4 @@
-"""Which rows records become, and which segments are read for what, without Spark."""
+"""Rows of an export: their values, and the segments that are read for them, without Spark."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def state(**more: Any) -> StoredState:
 
 
 def read(*records: tuple[int, int | None, int | None, list[tuple[str, bytes | None]]]) -> pa.RecordBatch:
-    """Offset, due time by the bucket, timestamp, headers; partition 3."""
+    """Make a batch of partition 3: offset, due time by the bucket, timestamp, headers."""
     pairs = [[{"key": name, "value": value} for name, value in headers] for *_, headers in records]
     return pa.RecordBatch.from_arrays(
         [
@@ -80,7 +80,7 @@ def test_records_of_the_log_by_what_the_state_says_of_them() -> None:
             (40, None, SENT_MS, at(9_000, ("deliver-id", b"a\xff"))),
             (41, None, SENT_MS, at(4_000)),  # has left
             (42, None, SENT_MS, at(9_000)),  # cancelled
-            (43, None, SENT_MS, at(9_000)),  # held: told as such
+            (43, None, SENT_MS, at(9_000)),  # held: counted as held
             (44, None, SENT_MS, [("deliver-at", b"soon")]),  # rejected
             (45, None, SENT_MS, [("deliver-cancel", b"a")]),  # has a receipt
             (46, None, SENT_MS, at(9_000)),  # skipped unread
@@ -108,8 +108,8 @@ def test_records_that_segments_name_by_the_rules_of_their_offset() -> None:
         StoredPending.of(state()),
         read(
             (5, 9_000, SENT_MS, at(9_000)),
-            (6, 0, SENT_MS, [("deliver-at", b"soon")]),  # staged to be rejected
-            (7, 8_000, SENT_MS, at(9_000)),  # another record than the segment says
+            (6, 0, SENT_MS, [("deliver-at", b"soon")]),  # staged as an entry to reject
+            (7, 8_000, SENT_MS, at(9_000)),  # another record than the segment's
             (8, 9_000, None, []),
         ),
     )

@@ -1,4 +1,4 @@
-"""Segments are read by their places, and one that is not there is never passed over: export.segments."""
+"""Segments are read by their places, and a missing one is never passed over: export.segments."""
 
 from typing import Any
 
@@ -77,7 +77,7 @@ def test_a_segment_that_is_gone_ends_the_attempt(log: dict[int, bytes | None], s
 
 
 class Denied(Consumer):
-    """One that may not read."""
+    """A consumer without the right to read."""
 
     def poll(self, timeout_s: float) -> Message:
         del timeout_s

@@ -1,4 +1,4 @@
-"""Columns of a table of schedules, and what is counted of its rows, without Spark."""
+"""The columns of a table of schedules, and the counts of its rows, without Spark."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What `schedule` says while nothing is written yet, and after that: schedule.progress."""
+"""The progress lines of `schedule`, before the first row is written and after it: schedule.progress."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,7 +13,7 @@ from spark_backfill.stages import Stage, stages_of
 
 
 class Ledger:
-    """Answers one after the other; -1 for a coordinator that does not."""
+    """Gives one answer after the other; -1 for a coordinator that does not answer."""
 
     def __init__(self, *done: int) -> None:
         self._done = iter(done)
@@ -59,7 +59,7 @@ def test_the_survey(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_stages_of_a_group_as_spark_tells_them() -> None:
     class Tracker:
-        """Of one group with two jobs, one of which is forgotten."""
+        """A status tracker of one group with two jobs, one of which is forgotten."""
 
         def getJobIdsForGroup(self, group: str) -> list[int]:  # noqa: N802 -- Spark's
             return {"ours": [7, 6]}[group]

@@ -1,4 +1,4 @@
-"""What each path of the admin API does, with doubles behind it."""
+"""The effect of each path of the admin API, with doubles behind it."""
 
 import hashlib
 import json

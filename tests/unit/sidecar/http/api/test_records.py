@@ -1,4 +1,4 @@
-"""Records written by the admin API: as they were sent, judged before, and told where they lie."""
+"""Records written by the admin API: judged before, written as they were sent, and answered with their place."""
 
 from pathlib import Path
 from typing import Any
@@ -159,7 +159,7 @@ def test_no_alias_stands_for_a_control(name: str) -> None:
 
 
 def test_no_form_and_no_page_under_another_name_can_write(api: Api) -> None:
-    """Which is all that a browser led astray could send; it would not have the token either."""
+    """A browser led astray can send only such requests; it would not have the token either."""
     client, path = api.client(PRODUCE), f"{PREFIX}/topics/d/records"
     for kind in ("application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x", ""):
         assert client.post(path, content="{}", headers={"content-type": kind}).status_code == 415

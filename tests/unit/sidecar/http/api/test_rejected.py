@@ -1,4 +1,4 @@
-"""Rejected records by the admin API: listed without what they hold, counted by code, and driven again."""
+"""Rejected records by the admin API: listed without their contents, counted by code, and driven again."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ REDRIVE = "/topics/d/rejected/redrive"
 
 @pytest.fixture
 def api(tmp_path: Path) -> Api:
-    """Five rejected records of d, and one of e in the same topic."""
+    """Make five rejected records of d, and one of e in the same topic."""
     made = Api(tmp_path)
     for number in range(4):
         made.rejected.add("d", "TARGET_UNKNOWN" if number % 2 else "EXPIRED", "why", b"job-%d" % number)

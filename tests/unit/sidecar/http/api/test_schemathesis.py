@@ -1,7 +1,7 @@
-"""Whatever the OpenAPI document allows, and much that it does not, sent to the admin API: no answer breaks its promise.
+"""Random requests to the admin API, within the OpenAPI document and outside: each answer keeps the document's promises.
 
-Checked of each: no 5xx, the status, type and body that the document names, 405 with what is allowed, what is valid
-taken and what is not refused, and that nothing is answered without the token.
+Checked of each answer: no 5xx; the status, type and body that the document names; 405 with the allowed methods; valid
+requests accepted and invalid ones refused; and nothing answered without the token.
 """
 
 from collections.abc import Iterator
@@ -25,10 +25,10 @@ from sidecar.http.api.backend import Backend
 from tests.support.admin_api import OPERATE, PRODUCE, Api, FakeInquiries, FakeOperations, bearer, config, doubles
 
 EXAMPLES = 6
-"""Of each operation and kind: enough for every key and limit of the document to have its turn in a few runs."""
+"""Requests for each operation and kind: enough to reach every key and limit of the document in a few runs."""
 
 TOO_LONG = (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.REQUEST_URI_TOO_LONG)
-"""Refused before anything looks at what it says, many long ids for one: the document has no limit of the whole."""
+"""Refused before the contents are looked at, as for many long ids: the document does not limit a whole request."""
 
 DOCUMENT = f"{PREFIX}/openapi.json"
 _HEADERS = {"Authorization": f"Bearer {OPERATE}"}
@@ -38,7 +38,7 @@ def operations() -> list[tuple[str, str]]:
     made = config(token_file="none")
     backend = Backend(made, doubles(FakeOperations(made), FakeInquiries(made)))
     paths = document(application(backend))["paths"]
-    # The document's own path is left out by schemathesis.
+    # Schemathesis leaves out the document's own path.
     return [(path, method.upper()) for path, methods in paths.items() for method in methods if path != DOCUMENT]
 
 
@@ -62,10 +62,10 @@ def test_every_promise_is_kept(schema: BaseSchema, path: str, method: str, mode:
     @given(case=operation.as_strategy(generation_mode=mode), is_known=st.booleans())
     def keeps_its_promise(case: Any, is_known: bool) -> None:
         if is_valid and is_known and "topic" in case.path_parameters:
-            # Names made at random are never those of a delay topic.
+            # Random names are never those of a delay topic.
             case.path_parameters["topic"] = "d"
         if case.path_parameters.get("target") in ("d", "e"):
-            # A delay topic is no target: so says the configuration, which the document cannot know.
+            # A delay topic is no target; this follows from the configuration, which the document cannot know.
             case.path_parameters["target"] = "f"
         response = case.call(headers=headers)
         if response.status_code not in TOO_LONG:

@@ -1,4 +1,4 @@
-"""The listener of the admin API over real sockets: its own limits, TLS, and what it refuses to start with."""
+"""The listener of the admin API over real sockets: its own limits, TLS, and the settings it refuses to start with."""
 
 import socket
 import ssl
@@ -102,7 +102,7 @@ def test_headers_that_do_not_come_to_an_end(running: Running, monkeypatch: pytes
         slow.sendall(b"GET /")
         second.sendall(REQUEST + b"\r\n")
         assert first_line(second) == b"HTTP/1.1 200 OK"
-        # Each byte alone would renew a timer that begins with the last one.
+        # Each byte would renew a timer that began with the last byte.
         ended = _dripped(slow, b"x"), _dripped(second, REQUEST)
         assert ended == (True, True)
         assert silent.recv(100) == b""
@@ -110,7 +110,7 @@ def test_headers_that_do_not_come_to_an_end(running: Running, monkeypatch: pytes
 
 
 def _dripped(made: socket.socket, data: bytes) -> bool:
-    """Send a byte now and then until the other side ends it."""
+    """Send a byte at a time until the other side closes the connection; say whether it did."""
     made.settimeout(0.05)
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
@@ -135,7 +135,7 @@ def test_a_body_that_does_not_come_to_an_end(running: Running, monkeypatch: pyte
 
 
 def test_an_answer_that_is_not_taken(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    # More than the buffers of both sides hold.
+    # The answer is larger than the buffers of both sides.
     running.inquiries.partitions = 40_000
     large = running.inquiries.status()
     monkeypatch.setattr(running.inquiries, "status", lambda: large)
@@ -199,7 +199,7 @@ def test_the_audit_log_names_the_connection_and_not_what_a_header_says(running: 
     with capture_logs() as logs:
         headers = {"x-forwarded-for": "203.0.113.9", "authorization": "Bearer none"}
         httpx.get(f"http://localhost:{running.server.port}{TOPICS}", headers=headers, trust_env=False)
-        # It is written once the answer is on its way.
+        # The line is written once the answer is on its way.
         deadline = time.monotonic() + 10
         while not logs and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -248,7 +248,7 @@ def test_tls_and_a_new_certificate_without_a_restart(
             assert "admin_certificate_unusable" in {event["event"] for event in logs}
         put(tmp_path, two)
         assert running.get(verify=trusting(two)).status_code == 200
-        # By address, that is without a name in the handshake.
+        # The client connects by address, so without a name in the handshake.
         by_address = trusting(two)
         by_address.check_hostname = False
         with running.connect() as plain, by_address.wrap_socket(plain) as made:
@@ -262,7 +262,7 @@ def test_old_tls_and_no_tls_are_refused(tmp_path: Path, certificates: dict[str, 
     running = Running(tmp_path, **put(tmp_path, certificates["one"]))
     try:
         old = trusting(certificates["one"])
-        # Else this side would refuse it already.
+        # Otherwise the client itself would refuse old TLS.
         old.set_ciphers("DEFAULT:@SECLEVEL=0")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)

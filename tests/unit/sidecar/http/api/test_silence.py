@@ -1,4 +1,4 @@
-"""Answers of the API while brokers do not answer: at once, with since when; nothing is begun."""
+"""Answers of the API while brokers do not answer: at once, with the time since when; nothing is begun."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the page is made of, and what its listener gives out without a token: nothing but that."""
+"""The files of the page: its listener gives out these without a token, and nothing else."""
 
 import re
 from html.parser import HTMLParser
@@ -15,7 +15,7 @@ from tests.support.admin_api import OPERATE, READ, Api
 
 FILES: Final = page_files()
 SCRIPTS: Final = sorted(STATIC.glob("*.js"))
-# Each of them turns a string into markup or code.
+# Each of these names turns a string into markup or code.
 SINKS: Final = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|eval\(|Function\(|srcdoc")
 
 
@@ -25,7 +25,7 @@ def api(tmp_path: Path) -> Api:
 
 
 class Markup(HTMLParser):
-    """What a browser would load because of the first file, and what would run inline."""
+    """The files that a browser would load because of the first file, and the code that would run inline."""
 
     def __init__(self) -> None:
         super().__init__()
