@@ -116,8 +116,7 @@ def test_a_series_that_is_cancelled_has_no_further_occurrence_wherever_the_next_
 
 
 def test_no_occurrence_is_skipped_that_fell_due_while_no_router_ran(stage: Stage) -> None:
-    """Both series have ``deliver-missed = all``: one by cron was sent in the meantime, one was moved in the meantime.
-    """
+    """Both series have ``deliver-missed = all``: one by cron was sent in the meantime, one was moved meanwhile."""
     out = stage.target("out")
     delay = stage.delay("delay", default_target=out, recurring=True, max_delay="1h", config=CREATE_TIME)
     every_missed: Header = ("deliver-missed", b"all")
