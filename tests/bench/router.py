@@ -25,7 +25,7 @@ POLL_S: Final = 0.1
 TELL_EVERY_S: Final = 10.0
 
 SCRAPE_TIMEOUT_S: Final = 10.0
-"""The suffixes of the topics that ``delay-router init`` creates for a delay topic."""
+"""The default timeout of Prometheus; a router with a hundred indexing partitions takes up to two seconds."""
 
 TOPIC_SUFFIXES: Final = ("", ".delay-state", ".delay-snapshots", ".delay-backfill", ".rejected", ".receipts")
 """The suffixes of the topics that ``delay-router init`` creates for a delay topic."""
