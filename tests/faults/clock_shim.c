@@ -1,8 +1,8 @@
-/* Shifts the wall clock of a process by the seconds in the file SHIFT_FILE; steady clocks stay unchanged.
+/* Shifts the wall clock of a process by the seconds in the file that SHIFT_FILE names; steady clocks stay.
  *
- * It also shifts waits until a time of the wall clock, which all of librdkafka's waits are. The kernel does not know the
- * shift, so a deadline by a clock that is behind would end at once. On a machine whose clock is set, a wait follows the
- * clock while it lasts; here the wait is cut into slices, without waking the caller between them.
+ * It also shifts waits until a time of the wall clock, which all of librdkafka's waits are. The kernel does not know
+ * the shift, so a deadline by a clock that is behind would end at once. On a machine whose clock is set, a wait follows
+ * the clock while it lasts; here the wait is cut into slices, without waking the caller between them.
  *
  * libfaketime 0.9.10 does not work with Python 3.11: without faking CLOCK_MONOTONIC it answers EINVAL to every
  * clock_nanosleep, and with it steady clocks jump too, unlike on any real machine.
