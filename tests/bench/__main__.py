@@ -128,7 +128,7 @@ def main(
 
 def _with_needed(names: tuple[str, ...]) -> list[str]:
     needed = set(names)
-    # In the order of declaration, which puts a needed benchmark behind the ones that need it.
+    # The order of declaration puts a needed benchmark behind the ones that need it.
     for name in ("consume", "ceiling"):
         if NEEDS[name].intersection(needed):
             needed.add(name)

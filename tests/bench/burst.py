@@ -8,7 +8,7 @@ from tests.bench.context import Context
 from tests.bench.released import Lateness, TargetReader
 from tests.bench.results import Row, at_least
 
-# From the first write to the instant: writing and indexing take about 1 s each on 2 cores.
+# The time from the first write to the instant: writing and indexing take about 1 s each on 2 cores.
 LEAD_MS: Final = 6_000
 
 # The records must be indexed this long before the instant, so that the measurement excludes indexing.

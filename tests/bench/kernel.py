@@ -62,7 +62,7 @@ def main() -> None:
         sys.exit(f"no kernel: {native.why_not}")
     entries = [_entry(offset) for offset in range(RECORDS)]
     segment = _Segment(entries[:SEGMENT_RECORDS])
-    # As in the router.
+    # The router also switches it off.
     gc.disable()
     with MockBroker() as broker:
         _measure(native, entries, segment, broker)

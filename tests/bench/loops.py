@@ -78,7 +78,7 @@ def copy(
 ) -> float:
     """Read ``count`` records and write them on. Return records per second after the first transaction.
 
-    The copies have the headers of the records, or, with ``as_released``, those that the router adds.
+    The copies have the headers of the records, or, with ``as_released``, the headers that the router adds.
     """
     headers_of: Callable[[Message], Any] = _released_headers if as_released else Message.headers
     consumer = Consumer({"bootstrap.servers": bootstrap, **CONSUMER})

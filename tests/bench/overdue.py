@@ -9,7 +9,7 @@ from tests.bench.released import TargetReader
 from tests.bench.results import BenchmarkFailed, Row, at_least
 from tests.bench.router import Router, Standing
 
-# From the write to the first due time: longer than the preparation, so that buckets are also sealed by age.
+# The time from the write to the first due time: longer than the preparation, so that buckets are also sealed by age.
 CATCH_UP_LEAD_MS: Final = 75_000
 STOPPED_BEFORE_MS: Final = 3_000
 DRAIN_TIMEOUT_MS: Final = 300_000

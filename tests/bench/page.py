@@ -72,7 +72,7 @@ def _fill(context: Context, running: router.Router) -> None:
         workload.produce(producer, running.delay_topic, headers, 1 + number % (PARTITIONS - 1))
     workload.flush(producer)
     context.say(f"{count:,} are written")
-    # With a hundred partitions the router indexes at less than half of the rate of one.
+    # A router with a hundred partitions indexes at less than half of the rate of one with a single partition.
     until_ms = workload.now_ms() + 3 * scatter.lead_ms(count) + SEALED_BY_AGE_MS
     running.wait_pending(lambda pending: pending >= count, until_ms)
     workload.sleep_until(workload.now_ms() + SEALED_BY_AGE_MS)

@@ -1,4 +1,4 @@
-"""Measures a rolling restart of three routers under load, like that of a StatefulSet, but without its pauses.
+"""Measures a rolling restart of three routers under load, as a StatefulSet does it, but without its pauses.
 
 Each router gets a SIGTERM and ends, is started again and becomes ready; then the next one follows. The routers are
 static members, so partitions wait for their owner and do not move. The auditor counts from the topics alone that no

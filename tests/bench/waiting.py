@@ -59,7 +59,7 @@ def _measured(kept: str) -> str:
     rounds = [bucket.through() for bucket in buckets]
     figures = ", ".join(f"{what} {min(each[what] for each in rounds):.2f}" for what in rounds[0])
     most, left = max(bucket.most_bytes for bucket in buckets), process.memory_info().rss
-    # As the router does.
+    # The router does the same.
     glibc_trim()()
     trimmed = process.memory_info().rss
     memory = ", ".join(str((size - empty_bytes) >> 20) for size in (most, left, trimmed))

@@ -18,7 +18,7 @@ from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import TIMEOUT_S, Stage, wait_until
 
 CLIENTS = "PROXIED"
-"""The listener whose advertised address is that of the proxy."""
+"""The listener that advertises the address of the proxy."""
 
 SMALL_BUCKETS: dict[str, Any] = {
     "seal_records": 300,

@@ -26,7 +26,7 @@ SHIM = Path(__file__).with_name("clock_shim.c")
 NEAR, WITHIN, BEYOND, HELD = 50, 200, 60, 10
 SERIES = 2
 OCCURRENCES = 7
-"""In an hour: six every ten minutes, and one of the series that skips missed occurrences."""
+"""The number in an hour: six, one every ten minutes, and one of the series that skips missed occurrences."""
 
 COMPILER = shutil.which("cc")
 

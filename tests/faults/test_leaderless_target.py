@@ -22,7 +22,7 @@ DUE_IN_MS = 20_000
 
 WITHIN_MS = 5_000
 LATE_MS = 15_000
-"""On a busy machine; if a take-over waited for a broker, no record would arrive at all."""
+"""The limit suits a busy machine; if a take-over waited for a broker, no record would arrive at all."""
 
 OTHERS = 100
 WAITING = 10

@@ -11,7 +11,7 @@ from tests.integration.scenario import Load
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 PAUSES = 2
-# Brokers look for transactions that have timed out every 10 s.
+# Brokers look every 10 s for transactions that have timed out, and abort them.
 PAUSED_S = 20.0
 SHORT = {"session_timeout": "3s", "transaction_timeout": "5s"}
 

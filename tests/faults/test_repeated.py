@@ -130,7 +130,7 @@ def test_nothing_of_a_transaction_is_committed_when_one_delivery_failed(one_node
 def test_a_router_whose_connections_are_cut_all_the_time_makes_progress(
     one_node: Proxied, lone: FaultStage, rng: Random
 ) -> None:
-    """The cuts go on until there are enough commits; a router with ever longer waits would stop to progress."""
+    """The cuts go on until there are enough commits; a router with ever longer waits would come to a stop."""
     (proxy,) = one_node.proxies
     with _serving(lone, rng) as router:
         enough = _committed(router, lone) + COMMITS_UNDER_CUTS

@@ -28,7 +28,7 @@ from sidecar.release.target_directory import TargetDirectory
 
 
 class RunningWorker(Worker):
-    """A worker of partition 0 of the only delay topic; ``metrics`` are those of its process."""
+    """A worker of partition 0 of the only delay topic; ``metrics`` belong to its process."""
 
     def __init__(self, config: Config, limits: Limits = LIMITS) -> None:
         admin, clock = cluster.connect(config), SystemClock()

@@ -43,7 +43,7 @@ class Chain:
         return not self._left
 
     def turn(self) -> None:
-        """If the router has died, start it again, armed for the next failpoint."""
+        """Start a dead router again, armed for the next failpoint."""
         if self.ended or self._router.running:
             return
         assert self._router.exit_code == -signal.SIGKILL, f"ended by itself: {self._router.last_lines()}"

@@ -36,7 +36,7 @@ def test_lost_state_and_a_recreated_delay_topic(stage: Stage) -> None:
                 NewTopic(recreated, 1, 1, config=APPEND_TIME),
             ]
         )
-        # As many records as the old topic had, so that offsets alone do not distinguish the topics.
+        # The new topic gets as many records as the old one, so that offsets alone do not distinguish them.
         stage.send(recreated, value=b"in the new topic")
         router.start()
         wait_until(lambda: refused(router, f"{stateless}/0") and refused(router, f"{recreated}/0"), "two refusals")

@@ -16,7 +16,7 @@ from tests.integration.scenario import CREATE_TIME, TIMEOUT_S, Header, Stage, he
 ALIASES = ["cesium", "etf1", "karafka", "timebridge"]
 SOON: Header = ("deliver-after", b"600")
 
-# From Kafka's own test of its murmur2; a Java producer puts a key into partition (hash & 0x7fffffff) % partitions.
+# Values of Kafka's own test of its murmur2; a Java producer puts a key into partition (hash & 0x7fffffff) % partitions.
 MURMUR2 = {
     b"21": -973932308,
     b"foobar": -790332482,

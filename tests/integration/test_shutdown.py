@@ -121,7 +121,7 @@ def test_while_the_broker_is_gone_or_silent(
         time.sleep(2)
         first.signal(signal.SIGTERM)
         second.signal(signal.SIGTERM)
-        # The second router has the same time as the first, plus the remainder of the 30 s.
+        # The second router has the time that the first one takes, and then the remainder of the 30 s.
         began_s = time.monotonic()
         assert first.stop(STOP_TIMEOUT_S) == 0
         assert second.stop(STOP_TIMEOUT_S - (time.monotonic() - began_s)) == 0

@@ -27,7 +27,7 @@ _SWITCHES: Final = (
     "--disable-gpu",
     "--hide-scrollbars",
     "--disable-dev-shm-usage",
-    # It must send requests to the router only.
+    # The browser must send requests to the router only.
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",

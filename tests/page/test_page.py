@@ -240,7 +240,7 @@ def test_a_record_by_its_id_or_key(window: Browser, world: World) -> None:
     window.wait("nav a", "Find a record").click()
     window.wait("#named-id").send_keys("by-name\n")
     window.wait("tbody tr", placed)
-    # It is the only schedule, so the page shows it at once.
+    # The page shows the only schedule at once.
     window.wait("h2", placed)
     assert window.all("#named-key") == []
     # As if the page had offered it.

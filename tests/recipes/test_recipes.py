@@ -1,5 +1,4 @@
-"""Tests that the other side's programs write the records of RECIPES.md, and that the router decides them accordingly.
-"""
+"""Tests that the other side's programs write the records of RECIPES.md, and that the router decides them so."""
 
 import base64
 import re

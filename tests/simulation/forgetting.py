@@ -115,7 +115,7 @@ class Brokers:
                 yield place, doubt
 
     def doubts_again(self, doubts: Doubts) -> Doubts:
-        """Return these doubts without those that are settled."""
+        """Return these doubts without the settled ones."""
         unknown = [place for place, doubt in doubts.items() if doubt is None]
         settled = {place: self.log(place).ends.settled for place in doubts}
         left = {

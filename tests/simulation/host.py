@@ -153,7 +153,7 @@ class SimulatedBudget(PayloadBudget):
 
     @property
     def is_full(self) -> bool:
-        """Says less often that memory is full than there is little room, so that records come in that do not fit."""
+        """Says whether no room is left; with a little room, records still come in that do not fit."""
         return self.room_bytes <= 0
 
 

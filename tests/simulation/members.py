@@ -1,4 +1,4 @@
-"""Models the routers of a group: the owner, the routers that have heard of it, and those that believe otherwise."""
+"""Models the routers of a group: the owner, the routers that have heard of it, and the others."""
 
 import random
 from collections.abc import Sequence

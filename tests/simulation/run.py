@@ -400,7 +400,7 @@ class Run:
             raise Violation(f"it stumbled over itself: {error}") from error
         except _REFUSALS as refusal:
             if isinstance(refusal.__cause__, StateLostError) and not self._around.store.has_whole_state:
-                # Only a restored copy lets a router go on from the loss: an operator sees the error, and has a copy.
+                # Only a restored copy helps a router after the loss; an operator sees the error, and has a copy.
                 self._around.store.restore_state()
             elif member.serving is None or member.serving.host.is_owner():
                 # Every other event leaves the partition repairable, so a router that gives up has done the harm itself.

@@ -190,7 +190,7 @@ class _NeverVoid(NamedSchedules):
 
 
 class ReplacesNothing(Wrong):
-    """Accepts a replacement as a schedule though the replaced schedule does not exist any more."""
+    """Accepts a replacement as a schedule though no schedule is due at the time that it names."""
 
     replaces: ClassVar = {"index.entering.NamedSchedules": _NeverVoid}
 

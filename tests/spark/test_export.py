@@ -53,7 +53,7 @@ def rows(spark: SparkSession, path: Path) -> dict[Place, Any]:
 
 
 def pending(stage: Stage, delay: str) -> dict[Place, Any]:
-    """Return the expected rows by place: the schedules sent, without those that have left or that a receipt names."""
+    """Return the expected rows by place: the schedules sent, except if they have left or a receipt names them."""
     sent = {Place(each.partition, each.offset): each for each in stage.records(delay)}
     gone = set()
     for topic in (*stage.targets, f"{delay}.rejected"):
