@@ -39,7 +39,7 @@ RAW_CHUNK = 10_000
 
 
 def consume(bootstrap: str, source: str, count: int) -> float:
-    """Read ``count`` records and their headers. Return records per second after the first chunk (and the connect)."""
+    """Read ``count`` records and their headers. Return records per second after connect and first chunk."""
     consumer = Consumer({"bootstrap.servers": bootstrap, **RAW_CONSUMER})
     consumer.assign([TopicPartition(source, 0, 0)])
     done = timed_from = 0

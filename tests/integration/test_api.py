@@ -63,7 +63,7 @@ def _policies(stage: Stage) -> str:
 
 @pytest.fixture
 def serve(stage: Stage, tmp_path: Path) -> Iterator[Serve]:
-    """Start a router of the stage with an admin API; it ends with the test."""
+    """Yield a function that starts a router of the stage with an admin API, until the end of the test."""
     tokens = tmp_path / "tokens"
     tokens.write_text(f"read {READ}\noperate {OPERATE}\nproduce {PRODUCE}\n")
     started = ExitStack()

@@ -24,7 +24,7 @@ native_kernel()
 
 
 def _with_client(version: str, folder: Path) -> Path:
-    """Return the Python of an environment with this client and otherwise the tests' packages; skip if unavailable."""
+    """Return the Python of an environment with this client and otherwise the tests' packages, or skip (not in CI)."""
     venv.create(folder, with_pip=False)
     python = folder / "bin" / "python"
     scheme, base = sysconfig.get_preferred_scheme("prefix"), {"base": str(folder), "platbase": str(folder)}

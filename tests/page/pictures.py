@@ -137,7 +137,7 @@ def _config(tokens: Path) -> Config:
 
 @contextmanager
 def shown() -> Iterator[Browser]:
-    """Show the page with these doubles behind it, signed in."""
+    """Yield a browser with the page, signed in, with these doubles behind it."""
     with tempfile.TemporaryDirectory() as directory:
         tokens = Path(directory) / "tokens"
         tokens.write_text(f"operate+payload {OPERATE}\n")

@@ -330,7 +330,7 @@ class SimulatedStaged:
         return bool(self._around.store.backfill)
 
     def has_looked(self) -> bool:
-        """Return True some rounds after the first call."""
+        """Say at random whether the owner has looked, so that it takes some rounds."""
         return self._around.faults.rng.random() < 0.5
 
     def waiting(self) -> Mapping[bytes, Waiting]:

@@ -98,7 +98,7 @@ CHAIN_SHARE = 0.5
 """The share of those runs in which moves follow directly on each other, and some cannot be written."""
 
 DELAY_SHARE = 0.25
-"""The share of runs without cancellations in which some rules give records without a time a delay."""
+"""The share of runs in which some rules give records without a time a delay."""
 
 SPREAD_SHARE = 0.15
 """The share of runs in which some rules spread bursts."""
