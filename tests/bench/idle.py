@@ -41,7 +41,7 @@ def idle(context: Context) -> Iterator[Row]:
 
 
 def _bare(context: Context, rate_per_s: int) -> Lateness:
-    """Write one record in its own transaction at each instant, as late as the client and the broker make it."""
+    """Return the lateness of a bare loop, which writes one record in its own transaction at each due time."""
     source, target = workload.name("none"), workload.name("bare")
     workload.create(context.bootstrap, target, workload.APPEND_TIME)
     producer = Producer(

@@ -44,7 +44,7 @@ def test_an_expression_names_what_is_exported(place: str, expression: str) -> No
 
 
 def problems(expression: str) -> list[str]:
-    """Return the names in an expression that no router exports."""
+    """Return a message for each metric, label or value in an expression that no router exports."""
     names = promql.metrics(expression)
     if not names:
         return ["no metric of the router"]

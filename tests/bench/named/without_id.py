@@ -22,7 +22,7 @@ KEPT: Final = 0.95
 
 
 def without_id(context: Context) -> Iterator[Row]:
-    """Measure how fast each of them indexes and seals records without an id."""
+    """Measure how fast a router indexes and seals records without an id, with and without named schedules."""
     rates: dict[int, list[float]] = {names: [] for names in (0, context.sizes.named_ids)}
     for _ in range(TURNS):
         for names, measured in rates.items():
