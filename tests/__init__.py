@@ -1,1 +1,1 @@
-"""Tests by tier: ``unit`` needs nothing, ``integration`` a Kafka, ``bench`` is run by ``make bench``."""
+"""Tests by tier: ``unit`` needs no service, ``integration`` a Kafka, ``make bench`` runs ``bench``; see targets.py."""

@@ -1,4 +1,4 @@
-"""A Kafka for the tests that need one, names that do not collide, and random numbers to be had again."""
+"""Provides a Kafka for the tests that need one, unique names, and reproducible random numbers."""
 
 import os
 import random
@@ -31,15 +31,15 @@ _kept_logs = pytest.StashKey[list[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the places where failures and kept logs are remembered."""
+    """Create the sets of failed items and kept logs."""
     config.stash[_failed_items] = set()
     config.stash[_kept_logs] = []
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """End the run in one line, not with an error per test, when tests need a Kafka and there is none."""
+    """End the run with one line, and not with an error per test, if tests need a Kafka and there is none."""
     wanting = [item for item in session.items if _uses_kafka(item)]
-    # One of several processes cannot end the run of all: then `make` asks first.
+    # One of several processes cannot end the run of all, so `make` checks first in that case.
     if not wanting or session.config.option.collectonly or hasattr(session.config, "workerinput"):
         return
     try:
@@ -50,7 +50,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Remember which of the tests that use a Kafka failed, so that its logs are kept."""
+    """Remember the failed tests that use a Kafka, so that its logs are kept."""
     report = yield
     if report.failed and _uses_kafka(item):
         item.config.stash[_failed_items].add(item.nodeid)
@@ -58,33 +58,33 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Give the places of kept logs to the process that prints the summary, when tests run in several (``-n``)."""
+    """Hand the paths of kept logs to the process that prints the summary, if tests run in several ones (``-n``)."""
     if (output := getattr(session.config, "workeroutput", None)) is not None:
         output["kept_logs"] = session.config.stash[_kept_logs]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take the places of kept logs from a process that ran tests."""
+    """Take the paths of kept logs from a process that ran tests."""
     node.config.stash[_kept_logs].extend(getattr(node, "workeroutput", {}).get("kept_logs", []))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say where the logs of brokers are that took part in a failure."""
+    """Print the paths of the logs of brokers that took part in a failure."""
     for place in config.stash[_kept_logs]:
         terminalreporter.write_line(f"logs of the local Kafka kept in {place}")
 
 
 @pytest.fixture(autouse=True)
 def logging_as_before() -> Iterator[None]:
-    """Undo what a command that ran within the test process has set, the level above all."""
+    """Reset the logging that a command within the test process has configured, above all the level."""
     yield
     structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")
 def kafka(request: pytest.FixtureRequest) -> Iterator[local_kafka.Cluster]:
-    """One node shared by the whole run, or the given cluster: every test has topics and groups of its own."""
+    """Yield one node shared by the whole run, or the given cluster; every test has its own topics and groups."""
     with local_kafka.cluster() as running:
         yield running
         _keep_logs(request.config, running, failed=bool(request.config.stash[_failed_items]))
@@ -92,7 +92,7 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[local_kafka.Cluster]:
 
 @pytest.fixture
 def needs_own_nodes() -> None:
-    """Skip aloud where the only Kafka is one whose processes are not ours to kill."""
+    """Skip with a message if the only Kafka is one whose processes must not be killed."""
     try:
         local_kafka.check_available(own_nodes=True)
     except local_kafka.KafkaUnavailable as error:
@@ -101,9 +101,9 @@ def needs_own_nodes() -> None:
 
 @pytest.fixture
 def kafka_factory(needs_own_nodes: None, request: pytest.FixtureRequest) -> Iterator[StartCluster]:
-    """Start a cluster of the test's own, whose ``nodes`` may be killed, paused and restarted.
+    """Yield a function that starts a cluster for one test; its ``nodes`` may be killed, paused and restarted.
 
-    Takes what :func:`sidecar.local_kafka.cluster` takes.
+    The function has the parameters of :func:`sidecar.local_kafka.cluster`.
     """
     started: list[local_kafka.Cluster] = []
     with ExitStack() as stack:
@@ -119,13 +119,13 @@ def kafka_factory(needs_own_nodes: None, request: pytest.FixtureRequest) -> Iter
 
 @pytest.fixture(scope="session")
 def kafka_admin(kafka: local_kafka.Cluster) -> AdminClient:
-    """An admin client of the shared cluster."""
+    """Return an admin client of the shared cluster."""
     return AdminClient({"bootstrap.servers": kafka.bootstrap})
 
 
 @pytest.fixture
 def unique_name() -> Callable[[str], str]:
-    """Return a function that makes a name nobody else uses: ``<prefix>-<8 hex digits>``."""
+    """Return a function that makes a unique name: ``<prefix>-<8 hex digits>``."""
 
     def name(prefix: str = "t") -> str:
         return f"{prefix}-{secrets.token_hex(4)}"
@@ -137,10 +137,10 @@ def unique_name() -> Callable[[str], str]:
 def make_topic(
     kafka: local_kafka.Cluster, kafka_admin: AdminClient, unique_name: Callable[[str], str]
 ) -> Iterator[MakeTopic]:
-    """Return a function that creates a topic in the shared cluster and returns its name.
+    """Yield a function that creates a topic in the shared cluster and returns its name.
 
     ``make_topic("orders", partitions=3, config={"cleanup.policy": "compact"})`` gives ``orders-1f2e3d4c``;
-    ``exact=True`` takes the name as it is. Topics in a given cluster are deleted after the test.
+    ``exact=True`` keeps the name as it is. Topics in a given cluster are deleted after the test.
     """
     made: list[str] = []
 
@@ -160,7 +160,7 @@ def make_topic(
 
 @pytest.fixture
 def rng() -> random.Random:
-    """Random numbers whose seed is printed with a failure; ``TEST_SEED=n`` gives the same ones again."""
+    """Return a random generator whose seed is printed with a failure; ``TEST_SEED=n`` sets the seed."""
     seed = int(os.environ.get("TEST_SEED") or secrets.randbits(32))
     print(f"TEST_SEED={seed}")
     return random.Random(seed)

@@ -1,7 +1,7 @@
-"""Which test files each make target runs; every file belongs to exactly one.
+"""Lists the test files of each make target; every file belongs to exactly one target.
 
 ``python -m tests.targets TARGET`` prints the files of one. A file belongs to the target that names it by the longest
-path, so that single files of a folder can be taken into ``make test``, which is what a newcomer waits for: the pure
+path, so that ``make test`` can include single files of a folder. It has the tests that a newcomer waits for: the pure
 core, the simulation, and each promise of README on a real broker.
 """
 
@@ -18,15 +18,15 @@ TARGETS: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/simulation",
         "tests/wire",
         "tests/bench",
-        # Exactly once and in order, whatever crashes; never early.
+        # Exactly once and in order, despite any crash; never early.
         "tests/integration/test_release.py",
         "tests/integration/test_crashes.py",
         "tests/integration/test_buckets.py",
-        # Nothing is skipped in silence.
+        # No record is skipped without a report.
         "tests/integration/test_rejections.py",
         "tests/integration/test_any_record.py",
         "tests/integration/test_limits.py",
-        # What a user meets first.
+        # The first commands that a user meets.
         "tests/integration/test_init_check.py",
         "tests/integration/test_send.py",
     ),
@@ -43,12 +43,12 @@ TARGETS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def all_files() -> list[str]:
-    """Every file with tests, by its path from the root."""
+    """Return every file with tests, by its path from the root."""
     return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
 
 
 def target_of(file: str) -> str:
-    """The target that runs a file; LookupError when none does."""
+    """Return the target that runs a file. Raise LookupError if there is none."""
     named = [(len(path), target) for target, paths in TARGETS.items() for path in paths if _is_within(file, path)]
     if not named:
         raise LookupError(f"no make target runs {file}: name it in tests/targets.py")
@@ -56,7 +56,7 @@ def target_of(file: str) -> str:
 
 
 def files_of(target: str) -> list[str]:
-    """The files that a target runs, in the order in which it names them: what is quick to fail comes first."""
+    """Return the files that a target runs, in its own order: quick failures come first."""
     paths = TARGETS[target]
     files = [file for file in all_files() if target_of(file) == target]
     return sorted(files, key=lambda file: next(place for place, path in enumerate(paths) if _is_within(file, path)))

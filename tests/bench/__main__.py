@@ -1,4 +1,4 @@
-"""Command line of the benchmarks: ``python -m tests.bench [NAMES] [--quick] [--records N] [--json FILE]``."""
+"""Runs the benchmarks: ``python -m tests.bench [NAMES] [--quick] [--records N] [--json FILE]``."""
 
 import random
 import signal
@@ -62,16 +62,16 @@ NEEDS: Final = {
     "ceiling": frozenset({"consume", "burst", "steady", "catch-up", "overdue", "scattered"}),
     "consume": frozenset({"index"}),
 }
-"""Which benchmarks say nothing without another one's figure of the same run."""
+"""The benchmarks whose ratios need another benchmark's figure of the same run."""
 
 ONLY_BY_NAME: Final = frozenset({"large", *OPERATIONS, *NAMED})
-"""Too long to be part of all of them, or with a target of make of their own; measured once."""
+"""Benchmarks that take too long to be part of all, or have their own target of make; measured once."""
 
 ROUNDS: Final = 3
-"""Of everything, one after the other, so that a disturbance of minutes is not all that one of them sees."""
+"""Every benchmark runs once a round, so that a disturbance of minutes affects only one of its figures."""
 
 EXPECTED_ERRORS: Final = (BenchmarkFailed, DelayRouterError, KafkaException, OSError, psutil.Error)
-"""What may go wrong with a router or a broker; anything else is a defect of the benchmark itself, and ends it."""
+"""Expected errors of a router or a broker; any other error is a defect of the benchmark, and ends it."""
 
 
 @click.command()
@@ -100,7 +100,7 @@ def main(
 
     Exits with 1 when something could not be measured, or was lost, doubled or early; a missed goal is not an error.
     """
-    # So that `finally` blocks run, and nothing is left behind, on a polite end too.
+    # A SIGTERM raises SystemExit, so that `finally` blocks run and clean up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     # Without a terminal rich assumes 80 columns, which breaks the table into pieces.
     console = Console() if sys.stdout.isatty() else Console(width=120)
@@ -128,7 +128,7 @@ def main(
 
 def _with_needed(names: tuple[str, ...]) -> list[str]:
     needed = set(names)
-    # In the order of declaration, where what is needed comes after what needs it.
+    # The order of declaration puts a needed benchmark behind the ones that need it.
     for name in ("consume", "ceiling"):
         if NEEDS[name].intersection(needed):
             needed.add(name)
@@ -148,7 +148,7 @@ def _usual(quick: bool) -> int:
 
 
 def _round(console: Console, chosen: list[str], context: Context, number: int) -> list[Row]:
-    """Measure all of them once, in the first round also those that are measured only once."""
+    """Measure all benchmarks once; only the first round includes the ones that are measured once."""
     names = [name for name in chosen if number == 0 or name not in ONLY_BY_NAME]
     return [row for name in names for row in kernels.beside(name, partial(_measured, console, name, context))]
 
@@ -158,7 +158,7 @@ def _say(console: Console, line: str) -> None:
 
 
 def _measured(console: Console, name: str, context: Context) -> list[Row]:
-    """Run one benchmark; what goes wrong in it is a row of its own, and the others still run."""
+    """Run one benchmark; an error becomes a row, and the other benchmarks still run."""
     _say(console, f"measuring {name} ...")
     rows: list[Row] = []
     try:

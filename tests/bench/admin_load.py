@@ -1,7 +1,7 @@
-"""What a busy admin API adds to the lateness of releases.
+"""Measures the lateness that a busy admin API adds to releases.
 
-A steady scattered load is due all the time; in every second window a process of its own asks the admin API 100 times a
-second: everything it can answer, and now and then a policy is set. Windows with and without take turns in one run.
+A steady scattered load is due all the time. In every second window a separate process sends 100 requests a second to
+the admin API: every kind of question, and sometimes a new policy. Windows with and without requests take turns.
 """
 
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ def _measured(context: Context, running: router.Router, served: Api) -> Iterator
 
 
 def _requests(running: router.Router, count: int) -> list[tuple[str, str, dict[str, Any] | None]]:
-    """The requests of a second: status, pending, and one policy that is set, of a target that gets nothing."""
+    """Return the requests of a second: status, pending, and one policy for an unused target."""
     topic = f"/api/v1/topics/{running.delay_topic}"
     asked = islice(cycle(["/api/v1/topics", topic, f"{topic}/pending"]), count - 1)
     policy = f"/api/v1/policies/targets/{running.target}-other"
@@ -74,7 +74,7 @@ def _requests(running: router.Router, count: int) -> list[tuple[str, str, dict[s
 
 
 def _answers(asked: dict[str, Any], wanted: int) -> str:
-    """What was answered, in words; BenchmarkFailed when that is no load, or not what was asked for."""
+    """Return the answers in words. Raise BenchmarkFailed if requests failed, or too few were answered."""
     wrong = {status: count for status, count in asked["statuses"].items() if not 200 <= int(status) < 300}
     if wrong:
         raise BenchmarkFailed(f"the admin API answered {wrong}, at first: {asked['first_wrong']}")

@@ -1,4 +1,4 @@
-"""Requests to the admin API at a steady rate, as a process of its own: a few connections that are kept open."""
+"""Sends requests to the admin API at a steady rate, in a separate process, over a few connections that stay open."""
 
 import json
 import time
@@ -18,7 +18,7 @@ Request = tuple[str, str, dict[str, Any] | None]
 
 
 class Asker:
-    """One connection; what the server closed is opened again."""
+    """One connection; it reconnects if the server has closed it."""
 
     def __init__(self, listen: str, token: str) -> None:
         self._listen = listen
@@ -29,7 +29,7 @@ class Asker:
         self.first_wrong = ""
 
     def ask(self, request: Request) -> str:
-        """The answer; a connection that ended while nothing was under way is none, so it is asked again."""
+        """Send a request and return the answer; repeat it if the server has closed the connection meanwhile."""
         began_s = time.monotonic()
         try:
             status, text = self._once(request)
@@ -58,7 +58,7 @@ class Asker:
 def load(
     listen: str, token: str, requests: Sequence[Request], rate_per_s: int, windows: Sequence[tuple[int, int]]
 ) -> None:
-    """Ask in turn for each of ``requests`` at ``rate_per_s`` within each window, and answer with what came back."""
+    """Send the ``requests`` in turn at ``rate_per_s`` within each window, and answer with their results."""
     askers = [Asker(listen, token) for _ in range(CONNECTIONS)]
 
     def ask_share(number: int) -> None:

@@ -1,8 +1,8 @@
-"""How soon a router that is catching up with a long log adopts what was staged for it.
+"""Measures how soon a router that is catching up with a long log adopts the buckets staged for it.
 
-What is staged is what ``index`` would stage for the same log, in buckets of its default size, but without Spark: the
-segments are pointers and as small as they get, and adopting reads none of them. The router has begun to index the
-log by itself when the manifests are committed, so it has to seal what it holds first.
+The staged buckets are the ones that ``index`` would stage for the same log, in its default size, but without Spark. The
+segments are pointers of minimal size, and an adoption reads none of them. The router has begun to index the log by
+itself when the manifests are committed, so it has to seal its own entries first.
 """
 
 import time
@@ -27,10 +27,10 @@ JOB: Final = "adoption"
 GOAL_S: Final = 3.0
 GOAL_RECORDS: Final = 10_000_000
 LEAD_MS: Final = 1_800_000
-"""Nothing is due while it is measured."""
+"""The time to the first due record, longer than the measurement."""
 
 BEGUN_RECORDS: Final = 200_000
-"""The router has as much of the log in memory, or sealed, when the buckets are staged; less of a short log."""
+"""The number of records in the router's memory or buckets when the buckets are staged; fewer for a short log."""
 
 STAGING_TIMEOUT_S: Final = 600.0
 TIMEOUT_S: Final = 120.0
@@ -38,7 +38,7 @@ POLL_S: Final = 0.02
 
 
 def run(context: Context, sizes: Iterable[int]) -> Iterator[Row]:
-    """Stage each number of entries for a router that runs, and wait until it has adopted them."""
+    """Stage each number of entries for a running router, and wait until it has adopted them."""
     for count in sizes:
         context.say(f"measuring adoption of {count:,} staged entries ...")
         with router.prepared(context.bootstrap) as made:
@@ -74,20 +74,20 @@ def _adopted(context: Context, made: Router, count: int) -> Row:
 
 
 def _cpu_s(made: Router) -> float:
-    """Seconds of a core that the router has used."""
+    """Return the CPU time in s that the router has used."""
     used = psutil.Process(made.process.pid).cpu_times()
     return float(used.user + used.system)
 
 
 def _adopted_count(made: Router) -> int:
-    """How many buckets it says it has adopted, and not discarded or refused."""
+    """Return the number of buckets that the router reports as adopted."""
     _, text = made.process.http("/metrics")
     lines = (line for line in text.splitlines() if line.startswith("delay_router_backfills_total{"))
     return sum(int(float(line.rpartition(" ")[2])) for line in lines if 'outcome="adopted"' in line)
 
 
 def _prepared(context: Context, made: Router, count: int) -> list[Staged]:
-    """Write the log, and what is to be staged for it beside it."""
+    """Write the log, and the segments of the buckets to stage for it."""
     configured = settings.load(made.process.config, {})
     topic = configured.delay_topic(made.delay_topic)
     topic_id = cluster.topic(cluster.connect(configured), topic.name).topic_id
@@ -125,7 +125,7 @@ def _headers(made: Router, offset: int, first_ms: int) -> workload.Headers:
 
 
 def _commit(producer: Producer, made: Router, staged: list[Staged]) -> float:
-    """Commit the manifests as the job does; returns when that was asked for, by the steady clock."""
+    """Commit the manifests as the job does. Return the start of the commit by the monotonic clock in s."""
     producer.begin_transaction()
     for each in staged:
         key = staged_key(JOB, each.manifest.from_offset)
@@ -137,7 +137,7 @@ def _commit(producer: Producer, made: Router, staged: list[Staged]) -> float:
 
 
 def _wait_cursor(made: Router, offset: int) -> float:
-    """Wait until the committed cursor is there; returns when, by the steady clock."""
+    """Wait until the committed cursor has reached an offset. Return the time by the monotonic clock in s."""
     until_s = time.monotonic() + TIMEOUT_S
     while (standing := made.standing()).cursor < offset:
         if time.monotonic() > until_s:

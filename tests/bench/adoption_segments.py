@@ -1,6 +1,6 @@
-"""Segments of one staged bucket, written in a process of its own: pointers, as small as they get.
+"""Writes segments of one staged bucket in a separate process: pointers of minimal size.
 
-The records that they point to follow from their offsets, so whoever writes the delay topic works at the same time.
+The due times follow from the offsets, so another process can write the delay topic at the same time.
 """
 
 from collections.abc import Iterator
@@ -20,28 +20,28 @@ from tests.bench import child, workload
 
 HOUR_MS: Final = 3_600_000
 STRIDE: Final = 2_654_435_761
-"""Coprime to the milliseconds of an hour: due times of neighbours lie far apart, and all of them are used."""
+"""Coprime to the milliseconds of an hour: due times of neighbours lie far apart, and every value is used."""
 
 LIMITS: Final = SealRules(segment_entries=2_000, placement="pointer")
-"""As the configuration has it by default, but for the placement."""
+"""The defaults of the configuration, except for the placement."""
 
 CHUNK: Final = 10_000
 
 
 def due_ms(offset: int, first_ms: int) -> int:
-    """Due time of the record at ``offset``: somewhere in the hour from ``first_ms`` on."""
+    """Return the due time of the record at ``offset``, within the hour from ``first_ms`` on."""
     return first_ms + offset * STRIDE % HOUR_MS
 
 
 def main() -> None:
-    """Write them and answer with what a manifest says of each."""
+    """Write the segments, and answer with the references for a manifest."""
     given: dict[str, Any] = child.arguments()
     refs = _written(**given)
     child.answer(refs=refs)
 
 
 def refs_of(told: dict[str, Any]) -> tuple[SegmentRef, ...]:
-    """The answer, as a manifest takes it."""
+    """Return the references in the answer in the form that a manifest takes."""
     return tuple(
         SegmentRef(Position(*first), Position(*last), entries, size_bytes, at, Placement(placement))
         for first, last, entries, size_bytes, at, placement, *_ in told["refs"]

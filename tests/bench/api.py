@@ -1,4 +1,4 @@
-"""The admin API of a router under test, with a token for it."""
+"""Provides the admin API of a router under test, with a token for it."""
 
 import json
 import secrets
@@ -19,7 +19,7 @@ TIMEOUT_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """Where it listens, and what opens it."""
+    """The address of the API, and a token for it."""
 
     listen: str
     token: str
@@ -27,11 +27,11 @@ class Api:
 
     @property
     def settings(self) -> dict[str, object]:
-        """For the router's configuration."""
+        """The settings for the router's configuration."""
         return {"listen": self.listen, "token_file": str(self.tokens)}
 
     def find(self, path: str) -> int:
-        """Ask for a schedule, page after page to the last; returns how many. BenchmarkFailed unless one is found."""
+        """Request a schedule, all pages, and return their number. Raise BenchmarkFailed unless exactly one is found."""
         page = self._get(path)
         schedules, pages = list(page["schedules"]), 1
         while page["next_from"] is not None:
@@ -54,14 +54,14 @@ class Api:
         return page
 
     def require_found(self, asked: dict[str, Any]) -> None:
-        """BenchmarkFailed unless everything that was asked of it has been found."""
+        """Raise BenchmarkFailed unless every request found its schedule."""
         if set(asked["statuses"]) != {str(int(HTTPStatus.OK))}:
             raise BenchmarkFailed(f"the admin API answered {asked['statuses']}, at first: {asked['first_wrong']}")
 
 
 @contextmanager
 def api(role: str = "read") -> Iterator[Api]:
-    """Until the end of the block, with a token of this role."""
+    """Provide the API settings until the end of the block, with a token of this role."""
     with tempfile.TemporaryDirectory(prefix="delay-router-bench-") as directory:
         token, tokens = secrets.token_urlsafe(48), Path(directory) / "tokens"
         tokens.touch(mode=0o600)

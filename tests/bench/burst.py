@@ -1,4 +1,4 @@
-"""Burst: many records due at one instant, all of them indexed before it."""
+"""Measures a burst: many records due at one instant, all of them indexed before it."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -8,15 +8,15 @@ from tests.bench.context import Context
 from tests.bench.released import Lateness, TargetReader
 from tests.bench.results import Row, at_least
 
-# From the first write to the instant: writing and indexing take about 1 s each on 2 cores.
+# The time from the first write to the instant: writing and indexing take about 1 s each on 2 cores.
 LEAD_MS: Final = 6_000
 
-# The records must be indexed this long before the instant, so that indexing is not part of what is measured.
+# The records must be indexed this long before the instant, so that the measurement excludes indexing.
 QUIET_MS: Final = 500
 
 
 class Burst(NamedTuple):
-    """One run: records per second from the instant to the last append."""
+    """The result of one run: records per second from the instant to the last append."""
 
     rate_per_s: float
     lateness: Lateness
@@ -47,7 +47,7 @@ def _once(context: Context, running: router.Router, reader: TargetReader, count:
     headers = workload.headers(due_ms, running.target)
     workload.fill(context.bootstrap, running.delay_topic, count, lambda _: headers)
     running.wait_pending(lambda pending: pending == count, until_ms=due_ms - QUIET_MS)
-    # Nothing looks on while it happens: the two cores are the router's and the broker's.
+    # No requests during the burst: the two cores belong to the router and the broker.
     workload.sleep_until(due_ms + 2_000)
     lateness = reader.lateness([due_ms] * count, first_offset)
     elapsed_ms = max(lateness.last_append_ms - due_ms, 1)

@@ -1,4 +1,4 @@
-"""The copying loop in C (``copy_loop.c``): what librdkafka and broker do without Python. A process of its own."""
+"""Runs the copy loop in C (``copy_loop.c``), which shows the speed of librdkafka and broker without Python."""
 
 import ctypes
 import os
@@ -18,7 +18,10 @@ COMPILER: Final = os.environ.get("CC", "cc")
 
 
 def compiled(folder: Path) -> Path:
-    """The loop as a library in this folder; OSError without a compiler, CalledProcessError when it fails."""
+    """Compile the loop to a library in this folder.
+
+    Raise OSError without a compiler, and CalledProcessError if it fails.
+    """
     library = folder / "copy_loop.so"
     command = [COMPILER, "-O2", "-shared", "-fPIC", "-Wall", "-o", str(library), str(SOURCE)]
     subprocess.run(command, check=True)
@@ -37,8 +40,8 @@ def copy(
     chunk: int,
     as_released: bool,
 ) -> float:
-    """As :func:`tests.bench.loops.copy`, by the same librdkafka with the same settings; RuntimeError with a reason."""
-    # Its names are for the loop to be found by; it is loaded already, and stays the only one.
+    """Copy like :func:`tests.bench.loops.copy`, with the same librdkafka and settings, or raise RuntimeError."""
+    # The loop finds librdkafka's symbols here: the library is loaded already, and stays the only one.
     ctypes.CDLL(cimpl.__file__, mode=ctypes.RTLD_GLOBAL)
     loop = ctypes.CDLL(library)
     loop.copy_loop.restype, loop.copy_loop_error.restype = ctypes.c_double, ctypes.c_char_p
@@ -60,7 +63,7 @@ def copy(
 
 
 def _settings(named: Mapping[str, object]) -> ctypes.Array[ctypes.c_char_p]:
-    """Names and values, one after the other, and an end."""
+    """Return names and values in turn, and a terminating null pointer."""
     texts = [str(each).lower() if isinstance(each, bool) else str(each) for pair in named.items() for each in pair]
     return (ctypes.c_char_p * (len(texts) + 1))(*(text.encode() for text in texts), None)
 

@@ -1,4 +1,4 @@
-"""The ceiling and the raw consume loop: the two figures that all ratios refer to."""
+"""Measures the ceiling and the raw consume loop: the two figures that all ratios refer to."""
 
 import subprocess
 import tempfile
@@ -18,30 +18,30 @@ TIMEOUT_S: Final = 180.0
 
 
 class Settings(NamedTuple):
-    """How the copying loop is tuned."""
+    """The settings of the copy loop."""
 
     linger_ms: int
     chunk: int
 
 
-# The front runners of about twenty that were tried; none is the best in every run.
+# The best of about twenty tried settings; none is the best in every run.
 CANDIDATES: Final = (Settings(5, 1_000), Settings(20, 1_000), Settings(5, 5_000), Settings(0, 1_000))
 
 IN_C: Final = CANDIDATES[:2]
-"""How little is read at a time matters less where reading costs nothing."""
+"""The size of a read matters less in C, where reading costs little."""
 
 
 def warm_up(context: Context) -> None:
-    """Copy some records and forget how long it took: a broker that has just been started is far slower at first."""
+    """Copy some records and ignore the time: a broker that has just been started is far slower at first."""
     with _source(context, count := context.sizes.loop_records // 2) as source:
         for settings in CANDIDATES:
             _copy(context, source, count, settings)
 
 
 def ceiling(context: Context) -> Iterator[Row]:
-    """Measure the transactional copy: the median of the settings that have the best one, bare and with our headers.
+    """Measure the transactional copy: the median of the best settings, bare and with the router's headers.
 
-    In Python, as the ceiling that ratios refer to, and in C, which shows how much of it is Python's.
+    The loop in Python is the ceiling for the ratios; the loop in C shows the share of Python in it.
     """
     count = context.sizes.loop_records
     with _source(context, count) as source, _c_library(context) as library:
@@ -77,14 +77,14 @@ def ceiling(context: Context) -> Iterator[Row]:
 
 
 def _beside(context: Context, name: str, rates: dict[Settings, list[float]]) -> Row:
-    """Another loop beside the ceiling, by its best settings."""
+    """Return the row of another loop, compared with the ceiling, by its best settings."""
     rate = max(map(median, rates.values()))
     return Row("ceiling", name, rate, "records/s", context.of_ceiling(rate), "ceiling")
 
 
 @contextmanager
 def _c_library(context: Context) -> Iterator[Path | None]:
-    """The loop in C for as long as it is used; None where it cannot be compiled, which is said."""
+    """Yield the loop in C until the end of the block, or None, with a message, if it cannot be compiled."""
     with tempfile.TemporaryDirectory(prefix="delay-router-bench-") as directory:
         library = None
         try:
@@ -133,9 +133,9 @@ def _copy(
     as_released: bool = False,
     library: Path | None = None,
 ) -> float:
-    """One run of the loop, in C where there is a library; records a second."""
+    """Run the loop once, in C if there is a library. Return the rate in records per second."""
     target = workload.name("copy")
-    # As the router's target: the broker stamps the time of appending.
+    # The broker stamps the append time, as for the router's target.
     workload.create(context.bootstrap, target, workload.APPEND_TIME)
     loop = {"library": str(library)} if library else {"loop": "copy"}
     result = child.run(

@@ -1,4 +1,4 @@
-"""Work in a process of its own: arguments as JSON on the command line, the result as JSON on standard output.
+"""Runs work in a separate process: arguments as JSON on the command line, the result as JSON on standard output.
 
 The loops must not share an interpreter lock with anything else; the router does not either.
 """
@@ -21,7 +21,7 @@ def start(module: str, **arguments: object) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str], timeout_s: float) -> dict[str, Any]:
-    """Wait for the result of a started process; it is killed when it takes too long."""
+    """Wait for the result of a started process; kill it after the timeout."""
     try:
         output, _ = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
@@ -41,11 +41,11 @@ def run(module: str, timeout_s: float, **arguments: object) -> dict[str, Any]:
 
 
 def arguments() -> dict[str, Any]:
-    """Arguments of this process, when it was started by ``start``."""
+    """Return the arguments of this process, if ``start`` has started it."""
     given: dict[str, Any] = json.loads(sys.argv[1])
     return given
 
 
 def answer(**result: object) -> None:
-    """Give the result of this process."""
+    """Print the result of this process."""
     json.dump(result, sys.stdout)

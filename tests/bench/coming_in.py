@@ -1,4 +1,4 @@
-"""What a router answers, and takes of memory, while records come in faster than it indexes them."""
+"""Measures answer times and memory of a router while records arrive faster than it indexes them."""
 
 import threading
 import time
@@ -16,21 +16,21 @@ EVERY_S: Final = 1.0
 GIVEN_UP_AFTER_S: Final = 60.0
 
 LIVE_WITHIN_MS: Final = 1_000
-"""As Kubernetes waits for a probe by default."""
+"""The default timeout of a Kubernetes probe."""
 
 SCRAPED_WITHIN_MS: Final = router.SCRAPE_TIMEOUT_S * 1_000
 
 
 @dataclass(slots=True)
 class Watched:
-    """The slowest answers, in ms, and the most memory."""
+    """The slowest answers, in ms, and the peak of memory."""
 
     slowest_ms: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PATHS, 0.0))
     resident_bytes: int = 0
     failed: str = ""
 
     def rows(self, what: str) -> Iterator[Row]:
-        """What was seen; BenchmarkFailed for an answer that was none."""
+        """Yield the measured rows. Raise BenchmarkFailed if a request failed."""
         if self.failed:
             raise BenchmarkFailed(self.failed)
         for path, within_ms in zip(PATHS, (LIVE_WITHIN_MS, SCRAPED_WITHIN_MS), strict=True):
@@ -41,7 +41,7 @@ class Watched:
 
 @contextmanager
 def watched(running: router.Router) -> Iterator[Watched]:
-    """Ask once a second for as long as this lasts."""
+    """Send requests once a second until the end of the block."""
     seen, done = Watched(), threading.Event()
 
     def ask(path: str) -> None:

@@ -1,4 +1,4 @@
-"""Reading a compacted topic to its end."""
+"""Reads a compacted topic to its end."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ TIMEOUT_MS: Final = 300_000
 
 
 def contents(bootstrap: str, topic: str) -> dict[bytes, bytes]:
-    """Return what a compacted topic holds in partition 0, the last value of each key."""
+    """Return the last value of each key in partition 0 of a compacted topic."""
     consumer = Consumer({"bootstrap.servers": bootstrap, **CONSUMER})
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     contents: dict[bytes, bytes] = {}

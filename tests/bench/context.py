@@ -1,4 +1,4 @@
-"""What every benchmark gets: the broker, the sizes, and the ceiling once it is known."""
+"""Holds the inputs of every benchmark: the broker, the sizes, and the ceiling once it is known."""
 
 import random
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from tests.bench.results import BenchmarkFailed
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured."""
+    """The amounts to measure."""
 
     loop_records: int
     burst_records: int
@@ -122,7 +122,7 @@ QUICK: Final = Sizes(
 
 @dataclass(slots=True)
 class Context:
-    """One run; the rates are 0 until they were measured, ``say`` takes a line about how far a long one is."""
+    """One run; the rates are 0 until they are measured, and ``say`` takes a progress line."""
 
     bootstrap: str
     sizes: Sizes

@@ -1,8 +1,10 @@
 /*
- * The ceiling without Python: consume, and produce in transactions, by the librdkafka that confluent-kafka has loaded.
+ * Measures the ceiling without Python: consumes, and produces in transactions, with the librdkafka that confluent-kafka
+ * has loaded.
  *
- * Its wheel brings no headers along, so what is called is declared here; all of it is public, and has been the same since
- * librdkafka 1.6. Compiled by c_loop.py when the benchmark runs; names are found in the library that is there already.
+ * Its wheel has no header files, so this file declares the functions that it calls. All of them are public, and have
+ * stayed the same since librdkafka 1.6. c_loop.py compiles this file when the benchmark runs, and the loaded library
+ * provides the functions.
  */
 
 #include <stdint.h>
@@ -72,7 +74,7 @@ enum { MOST_AT_ONCE = 10000, ERROR_BYTES = 512, TIMEOUT_MS = 60000, READ_MS = 10
 
 static char why[2 * ERROR_BYTES];
 
-/* Why the last call has failed. */
+/* Return the reason why the last call has failed. */
 const char *copy_loop_error(void) {
         return why;
 }
@@ -90,7 +92,7 @@ static int ended_badly(const char *what, rd_kafka_error_t *error) {
         return -1;
 }
 
-/* A client from names and values, one after the other, up to NULL. */
+/* Return a client with these settings: names and values in turn, up to NULL. */
 static rd_kafka_t *client(int kind, const char *const *settings) {
         char text[ERROR_BYTES];
         rd_kafka_conf_t *conf = rd_kafka_conf_new();
@@ -103,7 +105,7 @@ static rd_kafka_t *client(int kind, const char *const *settings) {
         return made;
 }
 
-/* Those that the router gives a record that has none of its own. */
+/* Return the headers that the router gives a record without headers. */
 static rd_kafka_headers_t *released_headers(const rd_kafka_message_t *message) {
         char timestamp[24], source[48];
         int timestamp_type;
@@ -132,7 +134,7 @@ static int produce(rd_kafka_t *producer, rd_kafka_topic_t *target, rd_kafka_mess
         return failed("produce", rd_kafka_err2str(error));
 }
 
-/* Read some and write them on; how many, or -1. */
+/* Read some records and write them on. Return their number, or -1. */
 static long copy_some(rd_kafka_queue_t *queue, rd_kafka_t *producer, rd_kafka_topic_t *target, long most, int as_released) {
         static rd_kafka_message_t *messages[MOST_AT_ONCE];
         ssize_t count = rd_kafka_consume_batch_queue(queue, READ_MS, messages, most < MOST_AT_ONCE ? most : MOST_AT_ONCE);
@@ -154,7 +156,7 @@ static double now_s(void) {
         return at.tv_sec + at.tv_nsec / 1e9;
 }
 
-/* Records a second after the first transaction, or -1: see copy_loop_error. */
+/* Return the rate in records/s after the first transaction, or -1; copy_loop_error then has the reason. */
 static double copy(rd_kafka_queue_t *queue, rd_kafka_t *producer, rd_kafka_topic_t *target, long count,
                    long transaction_records, long chunk, int as_released) {
         long done = 0, timed_from = 0;

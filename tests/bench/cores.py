@@ -1,8 +1,8 @@
-"""How many cores one process uses: the same records on 1, 2 and 4 partitions of it, and shared with a second one.
+"""Measures how many cores one process uses: with 1, 2 and 4 partitions, and shared with a second process.
 
-All are due at one instant and indexed before it, each partition has a target of its own: what is measured is releasing,
-one worker a partition. What a worker does without the lock of the interpreter, others do at the same time. Beside the
-rate stands what the routers have taken of the machine, whose cores the broker needs, too.
+All records are due at one instant and indexed before it, and each partition has its own target. So the benchmark
+measures the release by one worker per partition. A worker that works without the interpreter lock lets the others run
+at the same time. Beside the rate stands the CPU usage of the routers, since the broker needs the cores, too.
 """
 
 from collections.abc import Iterator
@@ -18,27 +18,27 @@ from tests.bench.released import TargetReader
 from tests.bench.results import BenchmarkFailed, Row
 
 SHAPES: Final = ((1, 1), (1, 2), (1, 4), (2, 2), (2, 4))
-"""Processes, and partitions of all of them."""
+"""Pairs of processes, and partitions of all of them."""
 
 RUNS: Final = 2
-"""The first makes connections and learns who leads which topic."""
+"""The first run makes connections and learns the leaders of topics."""
 
 LEAD_MS: Final = 15_000
 QUIET_MS: Final = 500
-"""As in :mod:`tests.bench.burst`, for twice as many records."""
+"""The values of :mod:`tests.bench.burst`, for twice as many records."""
 
 RELEASED_WITHIN_MS: Final = 5_000
 
 
 class Release(NamedTuple):
-    """One run: records a second from the instant to the last append, and the cores that the routers used meanwhile."""
+    """The result of one run: records per second from the instant to the last append, and the routers' cores."""
 
     rate_per_s: float
     cores: float
 
 
 def cores(context: Context) -> Iterator[Row]:
-    """Measure each shape once it has released as much before; ratios are to one partition in one process."""
+    """Measure each shape after one release of the same size; ratios are to one partition in one process."""
     count = 2 * context.sizes.burst_records
     alone_per_s = 0.0
     for processes, partitions in SHAPES:
@@ -69,7 +69,7 @@ def _runs(context: Context, processes: int, partitions: int, count: int) -> list
 
 @contextmanager
 def _targets(context: Context, partitions: int) -> Iterator[list[str]]:
-    """A target topic for each partition."""
+    """Create a target topic for each partition, and yield their names."""
     names = [workload.name("target") for _ in range(partitions)]
     for name in names:
         workload.create(context.bootstrap, name, workload.APPEND_TIME)
@@ -84,7 +84,7 @@ def _released(
     for partition, target in enumerate(targets):
         _fill(context, group.delay_topic, partition, each, workload.headers(due_ms, target))
     group.wait_pending(each * len(targets), until_ms=due_ms - QUIET_MS)
-    # Nothing looks on while it happens: the cores are the routers' and the broker's.
+    # No requests during the release: the cores belong to the routers and the broker.
     workload.sleep_until(due_ms - QUIET_MS // 10)
     before_s = _cpu_s(group)
     workload.sleep_until(due_ms + RELEASED_WITHIN_MS)
@@ -101,6 +101,6 @@ def _fill(context: Context, topic: str, partition: int, count: int, headers: wor
 
 
 def _cpu_s(group: Group) -> float:
-    """What all routers have taken so far."""
+    """Return the CPU time in s of all routers so far."""
     times = [psutil.Process(process.pid).cpu_times() for process in group.routers]
     return float(sum(each.user + each.system for each in times))

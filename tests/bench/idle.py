@@ -1,7 +1,7 @@
-"""Lateness of a router with next to nothing to do: what one record experiences.
+"""Measures the lateness of a router with few records: the experience of one record.
 
-Most of it is the client's and the broker's, and changes with the machine. So a bare loop stands beside it, which writes
-one record in a transaction of its own at each due time: the router's p99 is given as a ratio to that one's.
+Most of the lateness comes from the client and the broker, and depends on the machine. So the router's p99 is given as a
+ratio to a bare loop, which writes one record in its own transaction at each due time.
 """
 
 import time
@@ -24,7 +24,7 @@ BARE_LOOPS: Final = 1.5
 def idle(context: Context) -> Iterator[Row]:
     """Measure p50, p99 and minimum of lateness at a few records a second, due at steady intervals.
 
-    Due at random instants they come in clusters, and wait for each other's transactions; that is shown beside it.
+    Records due at random instants form clusters, and wait for each other's transactions; further rows show this.
     """
     for rate_per_s in context.sizes.idle_rates:
         what = f"{rate_per_s}/s"
@@ -41,7 +41,7 @@ def idle(context: Context) -> Iterator[Row]:
 
 
 def _bare(context: Context, rate_per_s: int) -> Lateness:
-    """One record in a transaction of its own, at each instant: as late as the client and the broker make it."""
+    """Return the lateness of a bare loop, which writes one record in its own transaction at each due time."""
     source, target = workload.name("none"), workload.name("bare")
     workload.create(context.bootstrap, target, workload.APPEND_TIME)
     producer = Producer(

@@ -1,4 +1,4 @@
-"""Several routers of one group, static members as in the chart, and the policies they follow."""
+"""Runs several routers of one group, static members as in the chart, and writes the policies that they follow."""
 
 import json
 import time
@@ -25,7 +25,7 @@ POLL_S: Final = 0.1
 
 
 class PolicyWriter:
-    """Writes policies as the router's own commands do, over a connection that is open already."""
+    """Writes policies as the router's own commands do, over an open connection."""
 
     def __init__(self, bootstrap: str, policies_topic: str) -> None:
         self._topic = policies_topic
@@ -34,7 +34,7 @@ class PolicyWriter:
         )
 
     def write(self, scope: Scope, policy: Policy | None) -> tuple[int, int]:
-        """Set a policy, or remove it; returns when it was handed over and when it was acknowledged, in epoch ms."""
+        """Set a policy, or remove it. Return the times of the hand-over and of the acknowledgement, in epoch ms."""
         acknowledged_ms: list[int] = []
 
         def delivered(error: KafkaError | None, _: Message) -> None:
@@ -65,12 +65,12 @@ class Group:
         return f"{self.delay_topic}.rejected"
 
     def partitions(self) -> list[dict[str, Any]]:
-        """What each router says of each of its partitions; empty where one does not answer."""
+        """Return the partitions that each router reports; empty for a router that does not answer."""
         with ThreadPoolExecutor(len(self.routers)) as pool:
             return list(pool.map(_partitions_of, self.routers))
 
     def wait_shared_out(self, partitions: int) -> None:
-        """Wait until every router has its equal share, active; BenchmarkFailed when that does not come about."""
+        """Wait until every router has its equal share, active. Raise BenchmarkFailed after the timeout."""
         until_s = time.monotonic() + SHARED_OUT_S
         share = partitions // len(self.routers)
         while True:
@@ -82,11 +82,11 @@ class Group:
             time.sleep(POLL_S)
 
     def wait_released(self) -> None:
-        """Wait until nothing is pending any more."""
+        """Wait until no record is pending any more."""
         self.wait_pending(0, workload.now_ms() + int(workload.REQUEST_TIMEOUT_S * 1_000))
 
     def wait_pending(self, wanted: int, until_ms: int) -> None:
-        """Wait until so many records are pending; BenchmarkFailed at ``until_ms``."""
+        """Wait until this number of records is pending. Raise BenchmarkFailed at ``until_ms``."""
         while (pending := sum(each["pending"] for own in self.partitions() for each in own.values())) != wanted:
             if workload.now_ms() > until_ms:
                 raise BenchmarkFailed(f"{pending} records are pending, not {wanted}")
@@ -103,7 +103,7 @@ def _partitions_of(process: RouterProcess) -> dict[str, Any]:
 def running(bootstrap: str, count: int, partitions: int, *, topic: router.Settings | None = None) -> Iterator[Group]:
     """Start ``count`` routers, each with its share of the partitions; remove everything in the end.
 
-    ``topic`` are settings of the delay topic beyond what each benchmark needs.
+    ``topic`` are settings of the delay topic beyond the common ones.
     """
     delay_topic, target, policies = (workload.name(role) for role in ("delay", "target", "policies"))
     group_id = workload.name("router")
@@ -111,7 +111,7 @@ def running(bootstrap: str, count: int, partitions: int, *, topic: router.Settin
         topics = [target, policies, *(delay_topic + suffix for suffix in router.TOPIC_SUFFIXES)]
         stack.callback(workload.delete, bootstrap, topics)
         workload.create(bootstrap, target, workload.APPEND_TIME)
-        # So that the brokers say when a record was rejected, too.
+        # The brokers then stamp the time of a rejection, too.
         workload.create(bootstrap, f"{delay_topic}.rejected", workload.APPEND_TIME)
         reaper = Reaper()
         stack.callback(reaper.close)

@@ -1,7 +1,7 @@
-"""What the kernel saves of each thing it does, in us of CPU a record: ``make bench-kernel``, without a broker.
+"""Measures the saving by the kernel for each task, in us of CPU per record: ``make bench-kernel``, without a broker.
 
-The producer has nobody to send to, so that what is measured is the thread that works; rounds of Python and of the
-kernel alternate in one run, and the middle of each is printed.
+The producer has no broker to send to, so that only the working thread is measured. Rounds of Python and of the kernel
+alternate in one run, and the median of each is printed.
 """
 
 import gc
@@ -42,29 +42,29 @@ from tests.support.mock_broker import MockBroker
 
 RECORDS: Final = 50_000
 SEGMENT_RECORDS: Final = 2_500
-"""Of 200 bytes of value, as many as a segment has."""
+"""The records of one segment, with 200 bytes of value each."""
 
 BATCH_RECORDS: Final = 10_000
-"""As many as Spark hands over at once."""
+"""The size of one batch from Spark."""
 
 LOG_RECORDS: Final = 15_000
-"""Of 200 bytes of value, which the broker in the process keeps of a partition."""
+"""Records with 200 bytes of value: the capacity of a partition in the in-process broker."""
 
 ROUNDS: Final = 7
 DUE_MS: Final = 1_800_000_000_000
 
 Work: TypeAlias = Callable[[Kernel], float]
-"""Does something to some records, and returns the us of CPU that each has taken."""
+"""Processes some records, and returns the us of CPU per record."""
 
 
 def main() -> None:
-    """Measure and print; 1 where there is no kernel to measure."""
+    """Measure and print. Exit with an error if there is no kernel."""
     native = Kernel.chosen({})
     if native.why_not:
         sys.exit(f"no kernel: {native.why_not}")
     entries = [_entry(offset) for offset in range(RECORDS)]
     segment = _Segment(entries[:SEGMENT_RECORDS])
-    # As in the router.
+    # The router also switches it off.
     gc.disable()
     with MockBroker() as broker:
         _measure(native, entries, segment, broker)
@@ -114,7 +114,7 @@ def _release_us(kernel: Kernel, entries: list[Entry[Scheduled]]) -> float:
 
 
 class _Segment:
-    """The same records on their way into a segment, and out of it."""
+    """The benchmark's records on their way into a segment, and out of it."""
 
     def __init__(self, entries: list[Entry[Scheduled]]) -> None:
         packer = RowPacker()
@@ -141,7 +141,7 @@ class _Segment:
 
 
 class _Fetches:
-    """Records as they are read, due so long after they are decided."""
+    """Records as they are read, due this long after they are decided."""
 
     def __init__(self, ahead_ms: int) -> None:
         # A list of headers for each, as the client makes them.
@@ -158,12 +158,12 @@ class _Fetches:
     def decide_us(self, kernel: Kernel) -> float:
         history, budget = RuleHistory.beginning(0, Rules("delays", default_target="orders")), PayloadBudget(1 << 40)
         deciding = Deciding(history, budget, now_ms=lambda: DUE_MS, soon_ms=60_000, native=kernel.decider)
-        # Kept, or what is measured is how soon it is thrown away.
+        # The result is kept, since the measurement must exclude its deallocation.
         return _cpu_us(lambda: [deciding.decide(fetch) for fetch in self._fetches], RECORDS)
 
 
 class _Batches:
-    """The same records as Spark hands them to a job: columns of Arrow."""
+    """The benchmark's records as Spark hands them to a job: columns of Arrow."""
 
     def __init__(self) -> None:
         self._batches = [self._batch(range(at, at + BATCH_RECORDS)) for at in range(0, RECORDS, BATCH_RECORDS)]
@@ -187,7 +187,7 @@ class _Batches:
 
 
 class _Log:
-    """The same in a log, as much as the broker in the process keeps."""
+    """The benchmark's records in a log of the in-process broker, up to its capacity."""
 
     def __init__(self, broker: MockBroker, topic: str, ahead_ms: int) -> None:
         self._broker = broker

@@ -1,4 +1,4 @@
-"""Both kernels side by side: the same benchmark with native code, and in Python alone, in one round."""
+"""Runs a benchmark with native code and in pure Python in one round."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -10,13 +10,13 @@ from sidecar.kernel.choice import SWITCH, Kernel
 from tests.bench.results import Row
 
 DEPENDS_ON_IT: Final = frozenset({"burst", "cores", "catch-up", "overdue", "scattered", "index"})
-"""Benchmarks of work whose cost is that of each record; in the others brokers or waits decide."""
+"""Benchmarks whose cost is the work per record; in the others brokers or waits decide."""
 
 
 def beside(name: str, measure: Callable[[], list[Row]]) -> list[Row]:
-    """Rows of one benchmark as the routers run, and below them those in Python where that is something else.
+    """Return the rows of one benchmark with the kernel, then the rows in pure Python if they differ.
 
-    The goals are those of the first; in Python the figures stand beside them.
+    Goals apply to the rows with the kernel only.
     """
     rows = measure()
     if name not in DEPENDS_ON_IT or Kernel.chosen(os.environ).why_not:
@@ -28,7 +28,7 @@ def beside(name: str, measure: Callable[[], list[Row]]) -> list[Row]:
 @contextmanager
 def _switched_off() -> Iterator[None]:
     before = os.environ.get(SWITCH)
-    # The routers of a benchmark are processes of their own, and take it from here.
+    # The routers of a benchmark are separate processes and read the switch from the environment.
     os.environ[SWITCH] = "off"
     try:
         yield

@@ -1,4 +1,4 @@
-"""Many records pending for long: memory, lateness, and how soon a killed router is back."""
+"""Measures many records pending for long: memory, lateness, and the restart time of a killed router."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -21,7 +21,7 @@ LATE_MS: Final = 15
 
 
 def large(context: Context) -> Iterator[Row]:
-    """Measure memory before and after, lateness while some are due, then kill it and see when it is back."""
+    """Measure memory before and after, and lateness while some records are due; then kill and restart the router."""
     sizes = context.sizes
     count, spread_ms = sizes.large_records, sizes.large_records * 1_000 // sizes.large_per_s
     with router.running(context.bootstrap, router={"instance_id": "bench"}) as running:
@@ -63,7 +63,7 @@ def _filled(context: Context, running: Router, spread_ms: int) -> tuple[Sequence
     scatter.write(context, running, due_times_ms)
     context.say(f"{count:,} records written in {(workload.now_ms() - began_ms) / 1_000:.0f} s")
     ready_by_ms = first_ms - 2 * SETTLE_MS
-    # Lest the memory of what is still being sealed is measured; it is given back in the end.
+    # The measurement must exclude the memory of records that are still being sealed, which is freed in the end.
     standing = scatter.wait_sealed(context, running, count, ready_by_ms)
     scatter.wait_indexed(running, count, ready_by_ms)
     seconds = (workload.now_ms() - began_ms) / 1_000

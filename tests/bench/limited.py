@@ -1,11 +1,11 @@
-"""What a rate-limited target that is flooded does to another target of the same delay partition.
+"""Measures the effect of a flooded target with a rate limit on another target of the same delay partition.
 
-Everything goes through one partition, so one worker. The *calm* target is given scattered records all the time, the
-other one nothing, then a flood without a limit, then the same flood with a limit of a quarter of it: in that order,
-and twice, so that a disturbance does not decide. Before it begins again the limit is taken away, and what was held
-leaves at once. All of it is written ahead; nothing but releasing goes on while it is measured.
+All records go through one partition, so one worker. The *calm* target gets scattered records all the time. The other
+target gets none, then a flood without a limit, then the same flood with a limit of a quarter of it. This order runs
+twice, so that one disturbance does not decide. Before the second time the limit is removed, and the held records leave
+at once. All records are written ahead; only the release goes on during the measurement.
 
-The second run has no steady flood but as many records due at one instant, at the beginning of the window.
+The second run has as many records due at one instant, at the beginning of the window, in place of a steady flood.
 """
 
 from array import array
@@ -23,20 +23,20 @@ CALM_PER_S: Final = 500
 FLOOD_PER_S: Final = 2_000
 LIMIT_PER_S: Final = 500
 BURST_S: Final = 0.25
-"""What a target may be given at once, in seconds of its rate (:mod:`sidecar.release.rates`)."""
+"""The largest burst to a target, in seconds of its rate (:mod:`sidecar.release.rates`)."""
 
 CYCLES: Final = 2
 DRAIN_MS: Final = 3_000
-"""From taking away the limit to the next calm window."""
+"""The time from the removal of the limit to the next calm window."""
 
-# As for the admin API; windows of one kind differ among each other, too, and the details say by how much.
+# The same limit as for the admin API. Windows of one kind also differ; the details show by how much.
 UNCHANGED_MS: Final = 10
 
 Window = tuple[int, int]
 
 
 class Plan(NamedTuple):
-    """The windows in epoch ms, one of each kind a cycle."""
+    """The windows in epoch ms, one of each kind per cycle."""
 
     calm: list[Window]
     free: list[Window]
@@ -45,7 +45,7 @@ class Plan(NamedTuple):
 
 
 def limited(context: Context) -> Iterator[Row]:
-    """Measure the other target's p99, without a flood, with one, and with one that is limited."""
+    """Measure the other target's p99 without a flood, with one, and with a limited one."""
     yield from _rows(context, "a steady flood", at_once=False)
     yield from _rows(context, "a burst due at one instant", at_once=True)
 
@@ -65,7 +65,7 @@ def _rows(context: Context, flood: str, *, at_once: bool) -> Iterator[Row]:
     finally:
         workload.delete(context.bootstrap, [flooded, policies])
     rates_per_s = [_rate_per_s(given, window) for window in plan.limited]
-    # More than its share of the burst and a rounding error, and the limit is none.
+    # A rate above the limit, its share of the burst and a rounding error means that the limit does not work.
     if max(rates_per_s) > LIMIT_PER_S * (1 + BURST_S / context.sizes.limited_window_s) * 1.05:
         raise BenchmarkFailed(f"a limit of {LIMIT_PER_S}/s let through {max(rates_per_s):.0f}/s")
     without, free, beside = (lateness_in(calm_ms, calm, windows) for windows in (plan.calm, plan.free, plan.limited))
@@ -104,7 +104,7 @@ def _written(
     calm_ms = scatter.due_times(context, calm_count, first_ms, CYCLES * cycle_ms)
     flood_ms = array("q")
     for begin_ms, _ in [*free, *limit]:
-        # A moment after the policy is written: what is flooded is limited from its first record on.
+        # A moment after the policy is written, so that the limit applies from the first record of the flood on.
         flood_ms.extend(scatter.due_times(context, flood_count, begin_ms + 100, 1 if at_once else window_ms - 100))
     scatter.write(context, running, calm_ms)
     workload.fill(

@@ -1,16 +1,16 @@
-"""The two loops everything is compared with: consume, and consume→produce in transactions. A process of its own.
+"""Runs the two reference loops in a separate process: consume, and consume→produce in transactions.
 
-Nothing is scheduled, indexed or remembered. Both are tuned as well as they can be with this client, for the ratio to
-be worth something. What mattered, of what was tried:
+They schedule, index and remember nothing. Both are tuned as well as this client allows, so that the ratios mean
+something. These settings had an effect:
 
-* ``fetch.queue.backoff.ms``: with the default of 1 s the loop stands still whenever librdkafka's queue was full once
-  (about 115 k/s instead of about 200 k/s);
+* ``fetch.queue.backoff.ms``: with the default of 1 s the loop stops whenever librdkafka's queue was full once (about
+  115 k/s instead of about 200 k/s);
 * reading less than a transaction at a time and ``poll(0)`` after each read: reading, batching and delivery reports
   overlap;
-* ``linger.ms``: 0 makes small batches and costs CPU (7 instead of 5 us a record); which of the others is best changes
-  with the machine, so several are run (see ``ceiling``).
+* ``linger.ms``: 0 makes small batches and costs CPU (7 instead of 5 us a record); the best other value depends on the
+  machine, so several are run (see ``ceiling``).
 
-Without an effect beyond the noise: ``batch.size``, Nagle, ``retry.backoff.ms``, lz4, reports of errors only.
+These had no effect beyond the noise: ``batch.size``, Nagle, ``retry.backoff.ms``, lz4, reports of errors only.
 """
 
 import time
@@ -39,7 +39,7 @@ RAW_CHUNK = 10_000
 
 
 def consume(bootstrap: str, source: str, count: int) -> float:
-    """Read ``count`` records and their headers; records per second after the first chunk (connecting is not work)."""
+    """Read ``count`` records and their headers. Return records per second after connect and first chunk."""
     consumer = Consumer({"bootstrap.servers": bootstrap, **RAW_CONSUMER})
     consumer.assign([TopicPartition(source, 0, 0)])
     done = timed_from = 0
@@ -57,7 +57,7 @@ def consume(bootstrap: str, source: str, count: int) -> float:
 
 
 def producer_settings(bootstrap: str, linger_ms: int) -> dict[str, str | int | float | bool]:
-    """Of a loop's producer, which no other has had before."""
+    """Return the settings of a loop's producer, with a new transactional id."""
     return workload.QUIET | {
         "bootstrap.servers": bootstrap,
         "transactional.id": workload.name("loop"),
@@ -76,9 +76,9 @@ def copy(
     chunk: int,
     as_released: bool,
 ) -> float:
-    """Read ``count`` records and write them on; records per second after the first transaction.
+    """Read ``count`` records and write them on. Return records per second after the first transaction.
 
-    With the headers they have, or ``as_released``: with those that the router gives a record that has none of its own.
+    The copies have the headers of the records, or, with ``as_released``, the headers that the router adds.
     """
     headers_of: Callable[[Message], Any] = _released_headers if as_released else Message.headers
     consumer = Consumer({"bootstrap.servers": bootstrap, **CONSUMER})

@@ -1,4 +1,4 @@
-"""What the figures were measured on."""
+"""Describes the machine of the measurement."""
 
 import os
 import platform
@@ -18,13 +18,13 @@ GIB: Final = 1 << 30
 
 
 def confine() -> None:
-    """Keep this process, and all it starts, on two cores where the machine has more and lets us choose."""
+    """Keep this process and its children on two cores, if the machine has more and allows the choice."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
 
 
 def describe(origin: str) -> dict[str, object]:
-    """Return machine, versions and date; ``origin`` says where the broker came from."""
+    """Return machine, versions and date; ``origin`` tells the origin of the broker."""
     return {
         "cpu": _cpu_model(),
         "cores_used": _usable_cores(),

@@ -1,4 +1,4 @@
-"""What is promised while operators work: policies, the admin API, limits, restarts (``make bench-ops``)."""
+"""Benchmarks of operators' work: policies, the admin API, limits, restarts (``make bench-ops``)."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -18,4 +18,4 @@ OPERATIONS: Final[dict[str, Callable[[Context], Iterator[Row]]]] = {
     "limited": limited,
     "rolling": rolling,
 }
-"""Each takes 3 minutes at most, but for the page with ten million pending, and none needs the ceiling."""
+"""Each takes 3 minutes at most, except the page with ten million pending records, and none needs the ceiling."""

@@ -1,4 +1,4 @@
-"""Overdue records: what an outage leaves behind, indexed before it or never seen."""
+"""Measures overdue records after an outage, indexed before it or never seen."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -9,14 +9,14 @@ from tests.bench.released import TargetReader
 from tests.bench.results import BenchmarkFailed, Row, at_least
 from tests.bench.router import Router, Standing
 
-# From writing to the first due time: longer than preparing takes, so that buckets are also sealed by age.
+# The time from the write to the first due time: longer than the preparation, so that buckets are also sealed by age.
 CATCH_UP_LEAD_MS: Final = 75_000
 STOPPED_BEFORE_MS: Final = 3_000
 DRAIN_TIMEOUT_MS: Final = 300_000
 
 
 def catch_up(context: Context) -> Iterator[Row]:
-    """Measure the rate from the restart of a router to its last append, when all was indexed and has become due."""
+    """Measure the rate from the restart of a router to its last append, with all records indexed and overdue."""
     count, spread_ms = context.sizes.overdue_records, context.sizes.overdue_spread_s * 1_000
     with router.running(context.bootstrap) as running:
         first_ms = workload.now_ms() + max(CATCH_UP_LEAD_MS, scatter.lead_ms(count))
@@ -31,7 +31,7 @@ def catch_up(context: Context) -> Iterator[Row]:
 
 
 def never_seen(context: Context) -> Iterator[Row]:
-    """Measure the rate from the first start of a router to its last append, when all was due before it."""
+    """Measure the rate from the first start of a router to its last append, with all records overdue before it."""
     count, spread_ms = context.sizes.overdue_records, context.sizes.overdue_spread_s * 1_000
     with router.prepared(context.bootstrap) as made:
         due_times_ms = scatter.due_times(context, count, workload.now_ms() - spread_ms, spread_ms)
@@ -42,7 +42,7 @@ def never_seen(context: Context) -> Iterator[Row]:
 def _drained(
     context: Context, benchmark: str, what: str, stopped: Router, due_times_ms: Sequence[int], detail: str
 ) -> Row:
-    """Start a router on what is overdue; the row of how fast that left."""
+    """Start a router on overdue records. Return the row with the rate of their release."""
     count = len(due_times_ms)
     started_ms = stopped.start()
     ready_ms = workload.now_ms()

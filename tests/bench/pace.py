@@ -1,4 +1,4 @@
-"""A producer that keeps a rate, as a process of its own: records with a fixed delay, evenly over time."""
+"""Sends records with a fixed delay at a constant rate, in a separate process."""
 
 import time
 from typing import Final
@@ -10,10 +10,10 @@ LINGER_MS: Final = 5
 
 
 def send(bootstrap: str, topic: str, target: str, rate_per_s: float, seconds: float, delay_ms: int) -> None:
-    """Send at ``rate_per_s`` and answer with the due time and the number of records of each tick.
+    """Send at ``rate_per_s``, and answer with the due time and the number of records of each tick.
 
-    Records of a tick share a due time. A tick that comes late sends what is missing; how long the whole took is part of
-    the answer, so that a rate that was not kept is seen.
+    Records of a tick share a due time. A late tick sends the missing records; the answer has the total duration, which
+    shows whether the rate was kept.
     """
     producer = workload.ordered_producer(bootstrap, LINGER_MS)
     total = int(rate_per_s * seconds)

@@ -1,8 +1,8 @@
-"""What an open page costs: how soon it shows something, the router's time of a core, and the lateness of releases.
+"""Measures the cost of an open page: time to the first view, the router's CPU, and the lateness of releases.
 
-A delay topic with many partitions has records pending for days, and in a real Chromium the page shows the topics and
-asks again every two seconds. Windows with the page and without take turns in one run, first with nothing due, for the
-CPU, and then beside a steady scattered load. The browser is on the same cores as the router and the broker.
+A delay topic with many partitions has records pending for days. In a real Chromium the page shows the topics and
+requests them every two seconds. Windows with the page and without take turns in one run, first with nothing due, for
+the CPU, and then beside a steady scattered load. The browser shares the cores with the router and the broker.
 """
 
 import shutil
@@ -36,7 +36,7 @@ SEALED_BY_AGE_MS: Final = 70_000
 FIRST_VIEW_MS: Final = 1_000
 CPU_PERCENT: Final = 1
 LATER_MS: Final = 2
-"""Two runs of the same differ by as much."""
+"""Two equal runs differ by as much."""
 
 _NOTES_WHEN_SHOWN: Final = """
 new MutationObserver((_, observer) => {
@@ -62,7 +62,7 @@ def page(context: Context) -> Iterator[Row]:
 
 
 def _fill(context: Context, running: router.Router) -> None:
-    """Write what is pending for days, to all partitions but the first."""
+    """Write records that are pending for days to all partitions but the first."""
     count = context.sizes.page_records
     producer = workload.ordered_producer(context.bootstrap, workload.FILL_LINGER_MS)
     first_ms = workload.now_ms() + DAY_MS
@@ -72,7 +72,7 @@ def _fill(context: Context, running: router.Router) -> None:
         workload.produce(producer, running.delay_topic, headers, 1 + number % (PARTITIONS - 1))
     workload.flush(producer)
     context.say(f"{count:,} are written")
-    # With a hundred partitions it indexes at less than half of the rate of one.
+    # A router with a hundred partitions indexes at less than half of the rate of one with a single partition.
     until_ms = workload.now_ms() + 3 * scatter.lead_ms(count) + SEALED_BY_AGE_MS
     running.wait_pending(lambda pending: pending >= count, until_ms)
     workload.sleep_until(workload.now_ms() + SEALED_BY_AGE_MS)
@@ -103,7 +103,7 @@ def _seen(context: Context, running: router.Router, served: Api, window: Browser
 
 
 def _first_views(window: Browser, url: str) -> list[float]:
-    """From the beginning of loading it to the first row of its table, with nothing kept from before."""
+    """Return the times in ms from the load of the page to the first row of its table, without a cache."""
     driver = window.driver
     driver.execute_cdp_cmd("Network.enable", {})
     driver.execute_cdp_cmd("Network.setCacheDisabled", {"cacheDisabled": True})
@@ -118,7 +118,7 @@ def _first_views(window: Browser, url: str) -> list[float]:
 
 
 def _added_cpu(context: Context, running: router.Router, window: Browser, url: str) -> list[float]:
-    """What each window with the page took more than the one before it without, in percent of a core."""
+    """Return the CPU that each window with the page used beyond the previous one without, in percent of a core."""
     process = psutil.Process(running.process.pid)
     shares = []
     for number in range(CPU_WINDOWS):

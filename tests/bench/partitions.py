@@ -1,4 +1,4 @@
-"""What an idle partition costs: memory, threads and CPU of one process with few and with many of them."""
+"""Measures the cost of an idle partition: memory, threads and CPU of one process with few and with many of them."""
 
 import time
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ CPU_LIMIT_PERCENT: Final = 0.5
 
 
 class Cost(NamedTuple):
-    """One process at rest."""
+    """The cost of one process at rest."""
 
     partitions: int
     resident_mib: float

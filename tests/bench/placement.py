@@ -1,7 +1,7 @@
-"""Where ``auto`` puts the payload, and whether the other placement would have cost less.
+"""Compares the placement that ``auto`` chooses with the cost of the other one.
 
-Due times are woven: of ``gap`` neighbours in the delay topic each is due in another part of the time, so that records
-that are due one after the other lie ``gap`` offsets apart: 1 is a fixed delay; the larger, the more scattered.
+Due times are woven: ``gap`` neighbours in the delay topic are due in different parts of the time, so that consecutive
+due records lie ``gap`` offsets apart: 1 is a fixed delay; a larger gap means more scattered.
 """
 
 from collections.abc import Iterator
@@ -23,11 +23,11 @@ TIMEOUT_MS: Final = 120_000
 BUCKETS: Final = 4
 
 NOT_WORTH_IT: Final = 1.25
-"""What is measured differs by as much from run to run; near the switch either placement is right."""
+"""Measurements differ by as much from run to run; near the switch either placement is right."""
 
 
 def placement(context: Context) -> Iterator[Row]:
-    """Measure for each gap what both placements cost from indexing to release, and ask which one ``auto`` takes."""
+    """Measure for each gap the costs of both placements from indexing to release, and the choice of ``auto``."""
     for gap in GAPS:
         costs_us = {each: _cost_us(context, gap, each) for each in ("inline", "pointer")}
         chosen = _chosen(context, gap)
@@ -43,13 +43,13 @@ def placement(context: Context) -> Iterator[Row]:
 
 
 def woven(count: int, gap: int, first_ms: int) -> list[int]:
-    """Due times within a second: the n-th of the record at offset n."""
+    """Return due times within a second: the n-th belongs to the record at offset n."""
     lane = SPREAD_MS / gap
     return [first_ms + int(number % gap * lane + number * lane / count) for number in range(count)]
 
 
 def _cost_us(context: Context, gap: int, rule: str) -> float:
-    """Processor time of indexing and sealing, and time of releasing after an outage, for each record."""
+    """Return the cost per record in us: CPU of indexing and sealing, plus time of the release after an outage."""
     count = context.sizes.placement_records
     with router.prepared(context.bootstrap, topic=_topic(count, rule)) as made:
         first_ms = workload.now_ms() + LEAD_MS

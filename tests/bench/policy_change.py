@@ -1,15 +1,15 @@
-"""How soon a policy that was written holds on every router of a group.
+"""Measures how soon a written policy holds on every router of a group.
 
-Three routers own a partition each, and a policy of their delay topic is switched again and again, at random instants.
+Three routers own one partition each, and a policy of their delay topic is switched again and again, at random instants.
 
-*Under load*: a record goes into every partition every 10 ms and is to be released at once. ``enabled`` is switched, so
-from the change on records are rejected instead, or released again. When the first record of a partition came out the
-other way, by the broker's append time, its router had the policy: behaviour, not what the router says of itself.
+*Under load*: each partition gets a record every 10 ms, to be released at once. ``enabled`` is switched, so from the
+change on records are rejected, or released again. The first record of a partition with the other fate, by the broker's
+append time, proves that its router has the policy: by behaviour, not by the router's own report.
 
-*At rest*: nothing comes in, and a worker that sleeps looks at policies when it wakes up. ``paused`` is switched, and
-``/readyz`` of all routers is asked until each says so; it is up to a quarter of a second old.
+*At rest*: no records arrive, and a sleeping worker looks at policies when it wakes up. ``paused`` is switched, and
+``/readyz`` of all routers is polled until each reports it; the report is up to a quarter of a second old.
 
-Counted is from handing the policy to the producer, so the time until the brokers acknowledge it is in it.
+The time counts from the hand-over of the policy to the producer, so it includes the acknowledgement by the brokers.
 """
 
 import time
@@ -38,7 +38,7 @@ REST_TIMEOUT_S: Final = 10.0
 
 
 class Change(NamedTuple):
-    """One policy that was written, in epoch ms; ``rejects`` is what it asks for."""
+    """One written policy, with times in epoch ms; ``rejects`` is its intended effect."""
 
     handed_ms: int
     acknowledged_ms: int
@@ -46,7 +46,7 @@ class Change(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of one record."""
+    """The fate of one record."""
 
     append_ms: int
     partition: int
@@ -71,7 +71,10 @@ def policy_change(context: Context) -> Iterator[Row]:
 
 
 def effect_ms(outcomes: Sequence[Outcome], change: Change, following_ms: int) -> int:
-    """From a change to the first record of the last partition that came out by it; BenchmarkFailed if none did."""
+    """Return the time from a change to the first record with its effect in the last partition.
+
+    Raise BenchmarkFailed if a partition had no such record.
+    """
     first_ms: dict[int, int] = {}
     for append_ms, partition, rejected in outcomes:
         if rejected is change.rejects and change.handed_ms <= append_ms < following_ms:
@@ -116,7 +119,7 @@ def _at_rest(context: Context, group: Group, writer: PolicyWriter) -> list[int]:
 
 
 def _switch(context: Context, group: Group, writer: PolicyWriter) -> tuple[list[Change], int]:
-    """Send probes and switch the policy meanwhile; the changes, and how many probes were sent."""
+    """Send probes and switch the policy meanwhile. Return the changes and the number of probes."""
     producer = workload.ordered_producer(context.bootstrap, linger_ms=0)
     changes: list[Change] = []
     sent = 0
@@ -140,7 +143,7 @@ def _switch(context: Context, group: Group, writer: PolicyWriter) -> tuple[list[
 
 
 def _read(bootstrap: str, group: Group, sent: int) -> list[Outcome]:
-    """What became of every probe; BenchmarkFailed when one is lost or doubled."""
+    """Return the fate of every probe. Raise BenchmarkFailed if one is lost or doubled."""
     consumer = Consumer({"bootstrap.servers": bootstrap, **CONSUMER})
     consumer.assign([TopicPartition(topic, 0, 0) for topic in (group.target, group.rejected)])
     outcomes: dict[bytes, Outcome] = {}

@@ -1,7 +1,7 @@
-"""What came out: the target topic read back, every record counted, and how late each was.
+"""Reads the target topic back, counts every record, and measures lateness.
 
-Nothing here asks the router: due times come from the records as they were sent (by position in the delay topic), the
-time of release is the broker's append time.
+The router is not consulted: due times come from the sent records (by position in the delay topic), and the time of
+release is the broker's append time.
 """
 
 from array import array
@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from tests.bench import workload
 from tests.bench.results import BenchmarkFailed
 
-# From the last record that was due to the end of waiting; a router that needs longer has failed.
+# The time to wait after the last due time; a router that needs longer has failed.
 READ_TIMEOUT_S: Final = 60.0
 CHUNK: Final = 10_000
 
@@ -35,7 +35,7 @@ NOT_YET: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """Lateness of released records in ms, ascending, and when the last one was appended (epoch ms)."""
+    """Lateness of released records in ms, ascending, and the last append and due times (epoch ms)."""
 
     sorted_ms: Sequence[int]
     last_append_ms: int
@@ -55,7 +55,7 @@ class Lateness:
 
 
 def lateness_between(due_ms: Sequence[int], appended_ms: Sequence[int], from_ms: int, to_ms: int) -> Lateness:
-    """Lateness of the released records that were due in [from_ms, to_ms]; BenchmarkFailed when there are none."""
+    """Return the lateness of the released records due in [from_ms, to_ms]. Raise BenchmarkFailed if there are none."""
     chosen = [
         (due, appended)
         for due, appended in zip(due_ms, appended_ms, strict=True)
@@ -71,7 +71,7 @@ def lateness_between(due_ms: Sequence[int], appended_ms: Sequence[int], from_ms:
 
 
 def lateness_in(due_ms: Sequence[int], appended_ms: Sequence[int], windows: Sequence[tuple[int, int]]) -> Lateness:
-    """As ``lateness_between``, for several windows together."""
+    """Return the lateness in several windows together; see ``lateness_between``."""
     parts = [lateness_between(due_ms, appended_ms, from_ms, to_ms) for from_ms, to_ms in windows]
     return Lateness(
         sorted(late_ms for part in parts for late_ms in part.sorted_ms),
@@ -81,7 +81,7 @@ def lateness_in(due_ms: Sequence[int], appended_ms: Sequence[int], windows: Sequ
 
 
 class TargetReader:
-    """Reads a target topic of one delay partition on from where it stopped, so that several runs can share a router."""
+    """Reads a target topic of one delay partition from its last position, so that several runs can share a router."""
 
     def __init__(self, bootstrap: str, delay_topic: str, target: str, partition: int = 0) -> None:
         self._bootstrap = bootstrap
@@ -90,16 +90,16 @@ class TargetReader:
         self._next_offset = 0
 
     def lateness(self, due_ms_by_offset: Sequence[int], first_offset: int = 0, until_ms: int = NEVER) -> Lateness:
-        """Read what was due by ``until_ms``, of all that was sent; for the rest see ``append_times``."""
+        """Return the lateness of the records due by ``until_ms``; ``append_times`` checks the rest."""
         appended_ms = self.append_times(due_ms_by_offset, first_offset, until_ms)
         return lateness_between(due_ms_by_offset, appended_ms, 0, until_ms)
 
     def append_times(
         self, due_ms_by_offset: Sequence[int], first_offset: int = 0, until_ms: int = NEVER
     ) -> Sequence[int]:
-        """When each record was released, NOT_YET for those that were not; BenchmarkFailed when something is wrong.
+        """Return the release time of each record, or NOT_YET. Raise BenchmarkFailed if something is wrong.
 
-        ``due_ms_by_offset`` are the due times of the records sent, from ``first_offset`` of the delay topic on. Those
+        ``due_ms_by_offset`` are the due times of the records sent, from ``first_offset`` of the delay topic on. Records
         due by ``until_ms`` must be there, later ones may; none may be doubled, altered or early.
         """
         sent = len(due_ms_by_offset)
@@ -124,7 +124,7 @@ class TargetReader:
         return appended_ms
 
     def _read(self, expected: int) -> Iterator[Message]:
-        """Read until the count is reached and then to the end of the topic, where doubles would be."""
+        """Read until the count is reached, and then to the end of the topic, to find duplicates."""
         consumer = Consumer({"bootstrap.servers": self._bootstrap, **CONSUMER})
         consumer.assign([TopicPartition(self._target, 0, self._next_offset)])
         deadline_ms = workload.now_ms() + int(READ_TIMEOUT_S * 1000)

@@ -1,4 +1,4 @@
-"""What a benchmark says: rows with a value, a ratio, a goal, and whether the goal was reached."""
+"""Defines the result of a benchmark: rows with a value, a ratio, a goal, and a verdict."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from typing import Final
 
 
 class BenchmarkFailed(Exception):
-    """A benchmark could not be measured, or what it moved was lost, doubled or early; the message says which."""
+    """A benchmark could not be measured, or records were lost, doubled or early; the message says which."""
 
 
 MIB: Final = 1 << 20
@@ -18,7 +18,7 @@ FAILED: Final = "failed"
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A limit from the design, on the ratio when ``on_ratio``, else on the value."""
+    """A limit from the design, on the ratio if ``on_ratio``, otherwise on the value."""
 
     limit: float
     at_least: bool
@@ -40,8 +40,8 @@ class Goal:
 class Row:
     """One measured figure.
 
-    ``ratio`` is ``value`` divided by the figure that ``ratio_of`` names. ``detail`` holds what else is worth knowing.
-    ``spread`` is the lowest and the highest value, where it was measured several times and this is the middle one.
+    ``ratio`` is ``value`` divided by the figure that ``ratio_of`` names. ``detail`` holds further findings. ``spread``
+    is the lowest and the highest value if the figure is the median of several measurements.
     """
 
     benchmark: str
@@ -57,7 +57,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """``reached``, ``missed``, ``failed``, or nothing for a figure without a goal."""
+        """``reached``, ``missed``, ``failed``, or an empty text for a figure without a goal."""
         if self.failure:
             return FAILED
         return self.goal.judge(self.value, self.ratio) if self.goal else ""
@@ -99,9 +99,9 @@ def never_below(limit: float) -> Goal:
 
 
 def middle(rounds: Sequence[Sequence[Row]]) -> list[Row]:
-    """The median of each row over several rounds, by what its goal is on; a row that failed once has failed.
+    """Return the median of each row over several rounds, by the figure of its goal; one failure fails the row.
 
-    A round that failed has other rows than the rest; those that a round lacks are those of the others.
+    A failed round has other rows; the median of a row covers the rounds that have it.
     """
     found: dict[tuple[str, str], list[Row]] = {}
     for row in (row for rows in rounds for row in rows):

@@ -1,8 +1,8 @@
-"""A rolling restart of three routers under load, as a StatefulSet does it, only without the pauses.
+"""Measures a rolling restart of three routers under load, as a StatefulSet does it, but without its pauses.
 
-Each router is sent SIGTERM, waited for until it is gone, started and waited for until it is ready; then comes the next.
-They are static members, so partitions wait for their owner instead of moving. Nothing may be lost, doubled or early:
-that is counted by the auditor from the topics alone.
+Each router gets a SIGTERM and ends, is started again and becomes ready; then the next one follows. The routers are
+static members, so partitions wait for their owner and do not move. The auditor counts from the topics alone that no
+record is lost, doubled or early.
 """
 
 import threading
@@ -29,7 +29,7 @@ TICK_S: Final = 0.01
 
 
 class Restart(NamedTuple):
-    """One router, in seconds."""
+    """The times of one router's restart, in seconds."""
 
     to_gone_s: float
     to_ready_s: float
@@ -56,13 +56,13 @@ class Load(threading.Thread):
         workload.flush(self._producer)
 
     def run(self) -> None:
-        """Write; a tick that comes late writes what is missing."""
+        """Write records; a late tick writes the missing ones, too."""
         began_s, sent = time.monotonic(), 0
         while not self._stopping.wait(TICK_S):
             wanted = int((time.monotonic() - began_s) * self._rate_per_s)
             for number in range(sent, wanted):
                 headers = workload.headers(workload.now_ms() + self._random.randint(*DELAYS_MS), self._group.target)
-                # Values differ, so that the auditor sees one record in place of another.
+                # Values differ, so that the auditor notices a record in place of another.
                 value = b"%d" % number
                 self._producer.produce(self._group.delay_topic, value, None, number % PARTITIONS, headers=headers)
             sent = wanted

@@ -1,4 +1,4 @@
-"""A router under test: topics of its own, the process, and what its metrics say."""
+"""Runs a router under test with its own topics, and reads its metrics."""
 
 import json
 import subprocess
@@ -25,16 +25,16 @@ POLL_S: Final = 0.1
 TELL_EVERY_S: Final = 10.0
 
 SCRAPE_TIMEOUT_S: Final = 10.0
-"""As Prometheus waits by default: of a hundred partitions that index at once it takes up to two seconds."""
+"""The default timeout of Prometheus; a router with a hundred indexing partitions takes up to two seconds."""
 
 TOPIC_SUFFIXES: Final = ("", ".delay-state", ".delay-snapshots", ".delay-backfill", ".rejected", ".receipts")
-"""Of the topics that ``delay-router init`` creates for a delay topic."""
+"""The suffixes of the topics that ``delay-router init`` creates for a delay topic."""
 
 Settings = Mapping[str, object]
 
 
 class Standing(NamedTuple):
-    """How far a partition is, as ``/readyz`` says: committed C, S, and what is pending."""
+    """The position of a partition in ``/readyz``: committed C, S, and the number of pending records."""
 
     cursor: int
     sealed_to: int
@@ -50,7 +50,7 @@ class Router:
     target: str
 
     def start(self) -> int:
-        """Start it and wait until it is ready; returns when it was started, in epoch ms."""
+        """Start the router and wait until it is ready. Return the time of the start in epoch ms."""
         started_ms = workload.now_ms()
         self.process.start()
         self.process.wait_ready()
@@ -61,11 +61,11 @@ class Router:
         return int(psutil.Process(self.process.pid).memory_info().rss)
 
     def pending(self) -> int:
-        """Return how many records are indexed and not released yet, as ``/metrics`` says."""
+        """Return the number of records that are indexed and not released yet, from ``/metrics``."""
         return int(self.metric("delay_router_pending_records"))
 
     def metric(self, name: str) -> float:
-        """Return the sum of all samples of a metric; 0 while there is none."""
+        """Return the sum of all samples of a metric, or 0 while there is none."""
         status, text = self._get("/metrics")
         if status != HTTPStatus.OK:
             raise BenchmarkFailed(f"/metrics answers {status}: {text}")
@@ -73,7 +73,7 @@ class Router:
         return sum(float(line.rpartition(" ")[2]) for line in samples)
 
     def standing(self) -> Standing:
-        """Return how far partition 0 is."""
+        """Return the position of partition 0."""
         status, text = self._get("/readyz")
         if status != HTTPStatus.OK:
             raise BenchmarkFailed(f"/readyz answers {status}: {text}")
@@ -81,7 +81,7 @@ class Router:
         return Standing(partition["cursor"], partition["sealed_to"], partition["pending"])
 
     def wait_pending(self, reached: Callable[[int], bool], until_ms: int) -> None:
-        """Wait until the number of pending records is right; BenchmarkFailed at ``until_ms``."""
+        """Wait until the number of pending records is right. Raise BenchmarkFailed at ``until_ms``."""
         while not reached(pending := self.pending()):
             if workload.now_ms() > until_ms:
                 raise BenchmarkFailed(f"the router still has {pending} records pending")
@@ -90,7 +90,10 @@ class Router:
     def wait_standing(
         self, what: str, reached: Callable[[Standing], bool], until_ms: int, say: Callable[[str], None] | None = None
     ) -> Standing:
-        """Wait until it is as far as that; BenchmarkFailed at ``until_ms``. ``say`` is told now and then how far."""
+        """Wait until the partition has reached a position. Raise BenchmarkFailed at ``until_ms``.
+
+        ``say`` gets a progress line from time to time.
+        """
         told_s = time.monotonic()
         while not reached(standing := self.standing()):
             if workload.now_ms() > until_ms:
@@ -116,10 +119,10 @@ def prepared(
     router: Settings | None = None,
     admin: Settings | None = None,
 ) -> Iterator[Router]:
-    """Create topics and a router over them that is still to be started; remove everything in the end.
+    """Create topics and a router that is still to be started; remove everything in the end.
 
-    ``topic``, ``router`` and ``admin`` are settings of the configuration file beyond what each benchmark needs. What
-    the router wrote to its log is shown when something goes wrong.
+    ``topic``, ``router`` and ``admin`` are settings of the configuration file beyond the common ones. After a failure
+    the router's log is shown.
     """
     delay_topic, target = workload.name("delay"), workload.name("target")
     workload.create(bootstrap, target, workload.APPEND_TIME)
@@ -156,7 +159,7 @@ def running(
     router: Settings | None = None,
     admin: Settings | None = None,
 ) -> Iterator[Router]:
-    """As ``prepared``, started and ready; in the end it must stop in order."""
+    """Provide a started router that is ready; see ``prepared``. In the end it must stop in order."""
     with prepared(bootstrap, partitions, topic=topic, router=router, admin=admin) as made:
         made.start()
         yield made
@@ -173,7 +176,7 @@ def init(config: Path, partitions: int) -> None:
 
 
 def process_in(directory: Path, settings: Mapping[str, Any]) -> RouterProcess:
-    """Write the configuration of a router, with a port of its own; the router is still to be started."""
+    """Write the configuration of a router with its own port. Return the router, which is still to be started."""
     port = free_port()
     config = directory / "delay-router.toml"
     config.write_text(config_text({**settings, "http": {"listen": f"127.0.0.1:{port}"}}))

@@ -1,4 +1,4 @@
-"""Scattered due times: what order they are written in says nothing about when they are due."""
+"""Writes records with scattered due times, independent of their order in the log."""
 
 from array import array
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ from tests.bench import workload
 from tests.bench.context import Context
 from tests.bench.router import Router, Standing
 
-# For writing, indexing and sealing before the first record is due: about half of what they should go at.
+# The time to write, index and seal before the first record is due: twice the expected time.
 FIXED_LEAD_MS: Final = 8_000
 PREPARED_PER_MS: Final = 40
 
-# Everything must be in place this long before the first record is due, so that preparing is not measured.
+# The records must be indexed this long before the first due time, so that the measurement excludes preparation.
 QUIET_MS: Final = 500
 
 LOOK_EVERY_MS: Final = 500
@@ -32,7 +32,7 @@ def due_times(context: Context, count: int, first_ms: int, spread_ms: int) -> Se
 
 
 def write(context: Context, router: Router, due_times_ms: Sequence[int]) -> None:
-    """Write a record for each due time: the n-th one written gets the n-th."""
+    """Write a record for each due time: the n-th record gets the n-th."""
     target = router.target
     workload.fill(
         context.bootstrap,
@@ -43,7 +43,7 @@ def write(context: Context, router: Router, due_times_ms: Sequence[int]) -> None
 
 
 def write_ahead(context: Context, router: Router, count: int, spread_ms: int) -> tuple[Sequence[int], int]:
-    """Write scattered records and wait until they are indexed; returns due times and the instant of the first."""
+    """Write scattered records and wait until they are indexed. Return due times and the instant of the first."""
     first_ms = workload.now_ms() + lead_ms(count)
     due_times_ms = due_times(context, count, first_ms, spread_ms)
     write(context, router, due_times_ms)
@@ -53,14 +53,14 @@ def write_ahead(context: Context, router: Router, count: int, spread_ms: int) ->
 
 def wait_indexed(router: Router, count: int, until_ms: int) -> Standing:
     """Wait until ``count`` records are indexed, committed or not."""
-    # While nothing is due, C is committed only every few seconds; what is pending is known at once.
+    # While no record is due, C is committed only every few seconds; the number of pending records is current.
     return router.wait_standing(
         f"indexed, {count} records", lambda at: at.cursor >= count or at.pending >= count, until_ms
     )
 
 
 def wait_sealed(context: Context, router: Router, from_offset: int, until_ms: int) -> Standing:
-    """Wait until everything below ``from_offset`` is sealed, or until an instant; what has not been says the result."""
+    """Wait until everything below ``from_offset`` is sealed, or until an instant. Return the position reached."""
     told_ms = workload.now_ms()
     while (standing := router.standing()).sealed_to < from_offset and workload.now_ms() < until_ms:
         if workload.now_ms() - told_ms > TELL_EVERY_MS:

@@ -1,4 +1,4 @@
-"""Scattered due times while all is well: how late records are, and up to which rate."""
+"""Measures scattered due times in normal operation: the lateness, and the highest sustained rate."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ DRAIN_TIMEOUT_MS: Final = 120_000
 
 
 class Load(NamedTuple):
-    """One run at one rate."""
+    """The result of one run at one rate."""
 
     share: float
     rate_per_s: float
@@ -24,7 +24,7 @@ class Load(NamedTuple):
 
     @property
     def sustained(self) -> bool:
-        """Whether the router kept up."""
+        """Says whether the router kept up."""
         return kept_up(self.lateness)
 
     def text(self) -> str:
@@ -34,7 +34,7 @@ class Load(NamedTuple):
 
 
 def dense(context: Context) -> Iterator[Row]:
-    """Measure lateness while all that is pending is due within seconds."""
+    """Measure lateness while all pending records are due within seconds."""
     rate_per_s, seconds = context.sizes.dense_per_s, context.sizes.dense_s
     count = rate_per_s * seconds
     lateness = _all(context, count, seconds * 1_000)
@@ -65,7 +65,7 @@ def sparse(context: Context) -> Iterator[Row]:
 
 
 def stopped_after(context: Context, running: router.Router, due_times_ms: Sequence[int], until_ms: int) -> Lateness:
-    """Let a router run until an instant and a moment longer, stop it, and return how late what was due by then was."""
+    """Run a router until an instant and a moment longer, stop it, and return the lateness of records due by then."""
     workload.sleep_until(until_ms + BOUND_MS)
     running.process.stop()
     reader = TargetReader(context.bootstrap, running.delay_topic, running.target)
@@ -84,7 +84,7 @@ def _all(context: Context, count: int, spread_ms: int) -> Lateness:
     with router.running(context.bootstrap) as running:
         due_times_ms, _ = scatter.write_ahead(context, running, count, spread_ms)
         last_ms = max(due_times_ms)
-        # Nothing looks on while it happens: the two cores are the router's and the broker's.
+        # No requests during the release: the two cores belong to the router and the broker.
         workload.sleep_until(last_ms + BOUND_MS)
         while running.pending():
             if workload.now_ms() > last_ms + DRAIN_TIMEOUT_MS:

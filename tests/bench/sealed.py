@@ -1,4 +1,4 @@
-"""Indexing and sealing: how fast, and how small what it writes is."""
+"""Measures indexing and sealing: the rate, and the size of the stored buckets."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -21,7 +21,7 @@ FIXED_RATE_PER_MS: Final = 20
 def index_and_seal(context: Context) -> Iterator[Row]:
     """Measure from the first start of a router until all is indexed, and all but less than a bucket is sealed.
 
-    What has been sealed by then counts: the rest waits in memory for more to come, and is sealed by age.
+    The rate counts the records sealed by then: the others wait in memory for more to come, and are sealed by age.
     """
     count = context.sizes.sealed_records
     with router.prepared(context.bootstrap) as made:
@@ -54,7 +54,7 @@ def index_and_seal(context: Context) -> Iterator[Row]:
 
 
 def snapshot_bytes(context: Context) -> Iterator[Row]:
-    """Measure what buckets with pointers take in the snapshots topic, manifests included."""
+    """Measure the size of buckets with pointers in the snapshots topic, manifests included."""
     count = context.sizes.snapshot_records
     first_ms = workload.now_ms() + scatter.HOUR_MS
     fixed = (first_ms + number // FIXED_RATE_PER_MS for number in range(count))
@@ -75,7 +75,7 @@ def snapshot_bytes(context: Context) -> Iterator[Row]:
 
 
 def _sizes(context: Context, count: int, due_times_ms: Iterable[int]) -> tuple[int, int]:
-    # A whole bucket is measured; one sealed by age would be of any size.
+    # The bucket has its full size; a bucket sealed by age could have any size.
     bucket = min(count, SEAL_RECORDS)
     topic = {"placement": "pointer", "seal_records": bucket, "seal_age": "1h"}
     with router.running(context.bootstrap, topic=topic) as running:

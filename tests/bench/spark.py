@@ -1,7 +1,7 @@
-"""The Spark jobs at growing sizes, and the router that adopts what they stage: ``python -m tests.bench.spark [NAMES]``.
+"""Measures the Spark jobs at growing sizes, and the adoption by the router: ``python -m tests.bench.spark [NAMES]``.
 
-``index`` is compared with the router's own index and seal in the same run; ``adoption`` and ``audit`` have limits of
-their own.
+``index`` is compared with the router's own index and seal in the same run; ``adoption`` and ``audit`` have absolute
+limits.
 """
 
 import random
@@ -35,11 +35,11 @@ CORES: Final = 2
 TIMEOUT_S: Final = 900.0
 
 EXPECTED_ERRORS: Final = (BenchmarkFailed, DelayRouterError, KafkaException, OSError, psutil.Error)
-"""What may go wrong with a job or a broker; anything else is a defect of the benchmark itself, and ends it."""
+"""Expected errors of a job or a broker; any other error is a defect of the benchmark, and ends it."""
 
 
 def index(context: Context, sizes: Iterable[int]) -> Iterator[Row]:
-    """Measure the router once and the job at each size, and say what a core does."""
+    """Measure the router once and the job at each size, with the rate per core."""
     # The router's own row is a ratio to the raw loop.
     yield from raw_consume(context)
     (own,) = index_and_seal(context)
@@ -86,22 +86,22 @@ def main(names: tuple[str, ...], sizes: tuple[int, ...], quick: bool, json_file:
 
 
 def _usual(name: str, *, quick: bool) -> Sequence[int]:
-    """How many records where nothing else was asked for."""
+    """Return the numbers of records to measure by default."""
     if name == "adoption":
         return ADOPTED_QUICK if quick else ADOPTED
     return QUICK if quick else SIZES
 
 
 def _measured(context: Context, name: str, sizes: Sequence[int]) -> list[Row]:
-    """Run one benchmark; what goes wrong in it is a row of its own, and the others still run."""
-    # A router that has less than a bucket or two seals by age, which says nothing of its rate.
+    """Run one benchmark; an error becomes a row, and the other benchmarks still run."""
+    # A router with less than a bucket or two seals by age, which distorts its rate.
     sealed = max(min(*sizes, FULL.sealed_records), SMALL.sealed_records)
     own = replace(context, sizes=replace(FULL, sealed_records=sealed))
     rows: list[Row] = []
     try:
         for row in BENCHMARKS[name](own, sizes):
             rows.append(row)
-            # Sooner than the table, which comes after everything that is still to be measured.
+            # Sooner than the table, which comes after all measurements.
             own.say(f"{row.benchmark}, {row.name}: {row.value:,.2f} {row.unit}; {row.detail}")
     except EXPECTED_ERRORS as error:
         rows.append(failed(name, error))

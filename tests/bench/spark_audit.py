@@ -1,6 +1,6 @@
-"""Spark's ``audit`` of records that were released once, but for a few faults that it has to find.
+"""Measures Spark's ``audit`` of records that were released once, except for a few faults that it has to find.
 
-Copies are written by hand: a router would take longer than the audit, and could not be told to lose one.
+The copies are written by hand: a router would take longer than the audit, and would not lose a record.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,12 +16,12 @@ GOAL_RECORDS: Final = 5_000_000
 GOAL_S: Final = 180
 CORES: Final = 2
 OVERDUE_MS: Final = 600_000
-"""Everything was due before this long ago, so that what has no copy is lost."""
+"""Every record was due this long ago, so that a record without a copy is lost."""
 
 LOST: Final = 1
 DOUBLED: Final = 2
 EARLY: Final = 3
-"""Offsets of the faults."""
+"""The offsets of the faults."""
 
 
 def run(context: Context, sizes: Iterable[int]) -> Iterator[Row]:
@@ -58,7 +58,7 @@ def _fill(context: Context, made: Router, count: int) -> None:
         return workload.headers(far_ms if number == EARLY else due_ms[number], target)
 
     def released(number: int) -> workload.Headers:
-        # Copy number LOST is one more of DOUBLED.
+        # Copy number LOST is a second copy of DOUBLED.
         origin = DOUBLED if number == LOST else number
         return [
             ("delay-due", b"%d" % due_ms[origin]),

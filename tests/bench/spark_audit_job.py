@@ -1,4 +1,4 @@
-"""One ``audit`` in a process of its own, with a session of two cores; the session's start is told apart."""
+"""Runs one ``audit`` in a separate process, with a session of two cores, and times the session's start separately."""
 
 import sys
 import time
@@ -16,7 +16,7 @@ from tests.bench.spark_job import CONF
 
 
 def main() -> None:
-    """Run it and answer with what it took, from pinning the logs to the counts by hour."""
+    """Run the audit, and answer with its duration from pinning the logs to the counts by hour."""
     given: dict[str, Any] = child.arguments()
     settings = load(Path(given["config"]), {})
     began_s = time.monotonic()

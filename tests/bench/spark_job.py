@@ -1,4 +1,4 @@
-"""One ``index`` job in a process of its own, with a session of two cores; the session's start is not counted."""
+"""Runs one ``index`` job in a separate process, with a session of two cores, and excludes the session's start."""
 
 import resource
 import sys
@@ -20,9 +20,9 @@ KIB: Final = 1024
 
 
 class Taken(threading.Thread):
-    """The most memory that the JVM, which is driver and executor in local mode, and the Python workers have taken.
+    """Samples the peak memory of the JVM (driver and executor in local mode) and of the Python workers.
 
-    What they have used of the processors says more than the clock where others use the machine, too.
+    Their CPU time is more reliable than the clock if other processes use the machine, too.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Taken(threading.Thread):
 
     @property
     def cpu_s(self) -> tuple[float, float]:
-        """Of the JVM, and of all Python workers that were seen."""
+        """The CPU time in s of the JVM, and of all observed Python workers."""
         return sum(self._jvm_cpu_s.values()), sum(self._workers_cpu_s.values())
 
     def run(self) -> None:
@@ -55,7 +55,7 @@ class Taken(threading.Thread):
 
 
 def main() -> None:
-    """Run it and answer with what it took."""
+    """Run the job, and answer with its costs."""
     given: dict[str, Any] = child.arguments()
     configured = settings.load(Path(given["config"]), {})
     spark = session.start("bench", CONF, _say)

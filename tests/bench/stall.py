@@ -1,9 +1,9 @@
-"""How long releasing stands still while a bucket is sealed or merged, seen from outside.
+"""Measures from outside how long releases stop while a bucket is sealed or merged.
 
-A steady trickle of probes is due all the time, one every 20 ms, written before anything else. What is sealed meanwhile
-is due in an hour, so the probes are all that leaves: how late the latest of them is, of those due between the beginning
-and the end of a seal or merge, is how long the loop stood still. The latest one while nothing happens is what client,
-broker and machine do by themselves; the aim is about what comes on top of that.
+Probes are due all the time, one every 20 ms; they are written before anything else. The sealed records are due in an
+hour, so only the probes leave. The largest lateness of a probe due between the beginning and the end of a seal or merge
+is the length of the stall. The largest lateness without such work comes from client, broker and machine; the goal
+limits the excess over it.
 """
 
 from array import array
@@ -23,7 +23,7 @@ FIRST_PROBE_MS: Final = 4_000
 LAST_RECORDS: Final = 500
 BUCKETS: Final = 3
 
-# Seldom: answering takes the router a few milliseconds.
+# Seldom: an answer takes the router a few milliseconds.
 LOOK_EVERY_MS: Final = 500
 QUIET_S: Final = 5
 LIMIT_MS: Final = 50
@@ -32,14 +32,14 @@ Window = tuple[int, int]
 
 
 def stall(context: Context) -> Iterator[Row]:
-    """Measure the latest probe while nothing happens, while each of three buckets is sealed, and while they merge."""
+    """Measure the latest probe at rest, while each of three buckets is sealed, and while they merge."""
     size = context.sizes.stall_records
-    # One more bucket than there may be: the third seal sets off a merge of all three.
+    # One bucket more than allowed: the third seal sets off a merge of all three.
     topic = {
         "placement": "inline",
         "seal_records": size,
         "seal_age": "1h",
-        # What is due soon counts as well: the probes are.
+        # Records that are due soon count as well, since the probes are.
         "seal_beyond": "0ms",
         "max_buckets": BUCKETS - 1,
     }
@@ -77,7 +77,7 @@ def _on_top(what: str, latest_ms: int, calm_ms: int, detail: str) -> Iterator[Ro
 
 
 def _seal(context: Context, running: router.Router, size: int, number: int) -> Window:
-    """Fill the mutable bucket, let things calm down, set off the seal; returns when it began and ended."""
+    """Fill the mutable bucket, wait for calm, set off the seal. Return its beginning and end."""
     far_ms = workload.now_ms() + scatter.HOUR_MS
     standing = running.standing()
     # The probes still pending are part of the first bucket, and of the first only.
@@ -86,14 +86,14 @@ def _seal(context: Context, running: router.Router, size: int, number: int) -> W
     written = scatter.wait_indexed(running, standing.cursor + fill, workload.now_ms() + 60_000)
     workload.sleep_until(workload.now_ms() + 1_000)
     began_ms = workload.now_ms()
-    # Some probes have left meanwhile: write enough to make up for them.
+    # Some probes have left meanwhile; more records take their place.
     last = LAST_RECORDS + max(0, standing.pending + fill - written.pending) + LAST_RECORDS
     scatter.write(context, running, scatter.due_times(context, last, far_ms, scatter.HOUR_MS))
     return began_ms, _count_reaches(running, "seal_seconds", number)
 
 
 def _count_reaches(running: router.Router, metric: str, count: int) -> int:
-    """Wait until a seal or merge has ended; returns about when."""
+    """Wait until a seal or merge has ended. Return the approximate time of the end."""
     until_ms = workload.now_ms() + PROBES_FOR_MS
     while running.metric(f"delay_router_{metric}_count") < count:
         if workload.now_ms() > until_ms:

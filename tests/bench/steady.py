@@ -1,4 +1,4 @@
-"""Steady load with a fixed delay: the highest share of the ceiling at which lateness does not grow."""
+"""Measures a steady load with a fixed delay: the highest share of the ceiling at which lateness does not grow."""
 
 from array import array
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ KEPT_SHARE: Final = 0.98
 
 
 class Load(NamedTuple):
-    """One run at one rate."""
+    """The result of one run at one rate."""
 
     share: float
     wanted_per_s: float
@@ -28,7 +28,7 @@ class Load(NamedTuple):
 
     @property
     def sustained(self) -> bool:
-        """Whether the producer kept its rate and the router kept up with it."""
+        """Says whether the producer kept its rate and the router kept up with it."""
         return self.rate_per_s >= KEPT_SHARE * self.wanted_per_s and kept_up(self.lateness)
 
     def text(self) -> str:

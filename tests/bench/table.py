@@ -1,4 +1,4 @@
-"""The report: a table for people, JSON for scripts."""
+"""Prints the report: a table for people, JSON for scripts."""
 
 import json
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ THOUSANDS_FROM: Final = 1_000
 
 
 def show(console: Console, facts: dict[str, object], rows: Sequence[Row]) -> None:
-    """Print the machine, the table, and below it what else was seen."""
+    """Print the machine, the table, and below it the details."""
     console.print(machine.line(facts), soft_wrap=True)
     table = Table("benchmark", "what")
     for heading in ("value", "spread", "ratio", "goal"):
@@ -42,7 +42,7 @@ def show(console: Console, facts: dict[str, object], rows: Sequence[Row]) -> Non
 
 
 def write_json(path: Path, facts: dict[str, object], run: dict[str, object], rows: Sequence[Row]) -> None:
-    """Write everything, unrounded."""
+    """Write all rows, unrounded."""
     report = {"machine": facts, "run": run, "rows": [row.as_json() for row in rows]}
     path.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""The loop in C does what the one in Python does, by the librdkafka that is loaded, and says why it cannot go on."""
+"""Tests that the loop in C copies like the loop in Python, by the loaded librdkafka, and reports its failures."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Both kernels side by side."""
+"""Tests of benchmarks that run with both kernels."""
 
 import os
 
@@ -12,7 +12,7 @@ compiled = pytest.mark.skipif(bool(Kernel.chosen({}).why_not), reason="the kerne
 
 
 def _measured() -> list[Row]:
-    """What a benchmark would measure: here, which kernel a router would take."""
+    """Return the kernel that a router would take as the measured row."""
     return [Row("burst", Kernel.chosen(os.environ).name, 1.0, "k/s", ratio=1.0, goal=at_least(1))]
 
 

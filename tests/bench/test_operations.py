@@ -1,4 +1,4 @@
-"""The arithmetic of the benchmarks of operations: when a policy has taken effect, and several windows as one."""
+"""Tests of the arithmetic of the benchmarks of operations: the effect of a policy, and several windows as one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The arithmetic of the report: percentiles, verdicts, and what counts as sustained."""
+"""Tests of the arithmetic of the report: percentiles, verdicts, and the definition of sustained."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""What keeping records as columns until they are sealed costs and saves, against tuples: ``make bench-kernel``.
+"""Compares records kept as columns until they are sealed with tuples, in cost and memory: ``make bench-kernel``.
 
-Both in one run and without a broker, a process each: indexed as they are handed over, taken in release order and cut,
-joined into segments, let go of. Memory is what a process has then, more than before.
+Both are measured in one run without a broker, each in its own process: indexed on arrival, taken in release order and
+cut, joined into segments, deallocated. Memory is the growth of the process by then.
 """
 
 import gc
@@ -32,7 +32,7 @@ from snapshots.rows import RowPacker
 T = TypeVar("T")
 
 RECORDS: Final = 100_000
-"""Of a bucket, as ``seal_records`` is by default."""
+"""The records of a bucket, the default of ``seal_records``."""
 
 FETCH_RECORDS: Final = 2_500
 BUCKETS: Final = 4
@@ -43,7 +43,7 @@ RULES: Final = SealRules(segment_entries=2_000, segment_bytes=512 << 10, placeme
 
 
 def main() -> None:
-    """Measure each in a process of its own, so that one does not use again what another has left."""
+    """Measure each in a separate process, so that none reuses the memory of another."""
     if len(sys.argv) > 1:
         sys.stdout.write(_measured(sys.argv[1]) + "\n")
         return
@@ -59,7 +59,7 @@ def _measured(kept: str) -> str:
     rounds = [bucket.through() for bucket in buckets]
     figures = ", ".join(f"{what} {min(each[what] for each in rounds):.2f}" for what in rounds[0])
     most, left = max(bucket.most_bytes for bucket in buckets), process.memory_info().rss
-    # As the router does.
+    # The router does the same.
     glibc_trim()()
     trimmed = process.memory_info().rss
     memory = ", ".join(str((size - empty_bytes) >> 20) for size in (most, left, trimmed))
@@ -67,7 +67,7 @@ def _measured(kept: str) -> str:
 
 
 class _Bucket:
-    """A bucket's worth of records."""
+    """The records of one bucket."""
 
     def __init__(self, runs: Runs[Any], dice: random.Random) -> None:
         self._dice = dice
@@ -76,7 +76,7 @@ class _Bucket:
         self.most_bytes = 0
 
     def through(self) -> dict[str, float]:
-        """What each step of its way took."""
+        """Return the cost of each step in us of CPU per record."""
         took_us = {
             "index": self._index_us(),
             "take in order and cut": _cpu_us(self._cut),

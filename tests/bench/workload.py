@@ -1,6 +1,6 @@
-"""The records every benchmark moves, and the topics they move through.
+"""Provides the records that every benchmark moves, and their topics.
 
-One shape for all of them, so that ratios compare like with like: a value of 200 B, a key of 12 B, and the two headers
+All records have one shape, so that ratios compare like with like: a value of 200 B, a key of 12 B, and the two headers
 of a delay record, ``deliver-at`` and ``deliver-to``.
 """
 
@@ -20,25 +20,25 @@ KEY: Final = b"order-000001"
 
 REQUEST_TIMEOUT_S: Final = 30.0
 
-# Errors only: a fresh broker is still loading its coordinators, which clients tell and then wait for.
+# Errors only: a fresh broker is still loading its coordinators, which clients report and then wait for.
 QUIET: Final[dict[str, str | int | float | bool]] = {"log_level": 3}
 
-# Large batches: a topic is to be filled as fast as it goes.
+# Large batches fill a topic as fast as possible.
 FILL_LINGER_MS: Final = 20
 
-# The broker stamps records with the time it appended them: that is when they were released.
+# The broker stamps records with the append time, which is the time of release.
 APPEND_TIME: Final = {"message.timestamp.type": "LogAppendTime"}
 
 Headers = list[tuple[str, bytes | str | None]]
 
 
 def headers(due_ms: int, target: str) -> Headers:
-    """Control headers of one record, due at ``due_ms`` (epoch) in ``target``."""
+    """Return the control headers of a record that is due at ``due_ms`` (epoch) in ``target``."""
     return [("deliver-at", b"%d" % due_ms), ("deliver-to", target.encode())]
 
 
 def now_ms() -> int:
-    """Wall clock in epoch milliseconds: the clock of the broker, which runs on this machine."""
+    """Return the wall clock in epoch ms; the broker on this machine has the same clock."""
     return time.time_ns() // 1_000_000
 
 
@@ -53,14 +53,14 @@ def create(bootstrap: str, topic: str, settings: dict[str, str] | None = None) -
 
 
 def delete(bootstrap: str, topics: Iterable[str]) -> None:
-    """Delete topics, so that one benchmark's log is not another one's page cache; missing ones are left alone."""
-    # Held by name: a client that is collected cancels what it was asked.
+    """Delete topics, so that one benchmark's log does not fill another one's page cache; ignore missing ones."""
+    # The name keeps the client alive: a client that is collected cancels its requests.
     admin = _admin(bootstrap)
     for future in admin.delete_topics(list(topics)).values():
         try:
             future.result(REQUEST_TIMEOUT_S)
         except KafkaException as exception:
-            # It would hide why the topic was never created.
+            # This error would hide the reason why the topic was never created.
             if exception.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise
 
@@ -75,7 +75,7 @@ def ordered_producer(bootstrap: str, linger_ms: int) -> Producer:
         QUIET
         | {
             "bootstrap.servers": bootstrap,
-            # In order, whatever is retried: the n-th record sent has offset n.
+            # Order survives retries: the n-th record sent has offset n.
             "enable.idempotence": True,
             "linger.ms": linger_ms,
             "queue.buffering.max.messages": 500_000,
@@ -99,7 +99,7 @@ def flush(producer: Producer) -> None:
 
 
 def produce(producer: Producer, topic: str, record_headers: Headers, partition: int = 0) -> None:
-    """Queue one record, waiting for room when the queue is full."""
+    """Queue one record; wait for room if the queue is full."""
     while True:
         try:
             producer.produce(topic, VALUE, KEY, partition, headers=record_headers)

@@ -1,1 +1,1 @@
-"""What the documents say is held against the program: commands, keys, targets of make, links, the paths of the API."""
+"""Tests the documents against the program: commands, keys, targets of make, links, the paths of the API."""

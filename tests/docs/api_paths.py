@@ -1,6 +1,6 @@
-"""The table of paths in API.md, from the OpenAPI document that the API serves.
+"""Writes the table of paths in API.md, from the OpenAPI document that the API serves.
 
-``python -m tests.docs.api_paths`` writes it anew, and a test tells when it is old.
+``python -m tests.docs.api_paths`` writes it anew, and a test fails if it is old.
 """
 
 import tempfile
@@ -20,13 +20,13 @@ _ORDER: Final = ("get", "post", "put", "patch", "delete")
 
 
 def served() -> dict[str, Any]:
-    """The document as a router serves it."""
+    """Return the OpenAPI document as a router serves it."""
     with tempfile.TemporaryDirectory() as folder:
         return document(application(Api(Path(folder)).backend))
 
 
 def table(described: Mapping[str, Any]) -> str:
-    """A line for each request that the API takes, with what it may be given."""
+    """Return the table: a line for each request, with its role, meaning and parameters."""
     lines = ["| request | role | what it does | may be given |", "|---|---|---|---|"]
     for path, methods in described["paths"].items():
         for method in sorted(methods, key=_ORDER.index):
@@ -39,7 +39,7 @@ def table(described: Mapping[str, Any]) -> str:
 
 
 def _meaning(operation: Mapping[str, Any]) -> str:
-    """The first paragraph of its description."""
+    """Return the first paragraph of the description."""
     first = str(operation["description"]).split("\n\n")[0]
     return " ".join(first.split()).replace("|", "\\|")
 
@@ -59,7 +59,7 @@ def _given(path: str, operation: Mapping[str, Any], described: Mapping[str, Any]
 
 
 def updated(text: str) -> str:
-    """The document with this table in place of its own."""
+    """Return the document with this table in place of its own."""
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
     return f"{before}{_BEGIN}\n{table(served())}\n{_END}{after}"

@@ -1,4 +1,4 @@
-"""Command lines as documents print them, and whether the program that they call would take them."""
+"""Extracts command lines from documents, and checks whether the called program accepts them."""
 
 import importlib.util
 import re
@@ -21,13 +21,13 @@ class NotTaken(Exception):
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    """Each simple command of a shell script, word by word, without variables that are set in front of it.
+    """Yield each simple command of a shell script, word by word, without preceding variable assignments.
 
     >>> list(commands("A=1 make wheel | tee log # as ever"))
     [['make', 'wheel'], ['tee', 'log']]
     """
     for line in text.replace("\\\n", " ").splitlines():
-        # A command within another's argument is a command, too.
+        # A command within another command's argument counts, too.
         for script in (_SUBSTITUTED.sub("substituted", line), *_SUBSTITUTED.findall(line)):
             yield from (words for words in _simple(script) if words)
 
@@ -44,13 +44,13 @@ def _simple(script: str) -> Iterator[list[str]]:
             elif words or not (word in _BEFORE or re.match(r"\w+=", word)):
                 words.append(word)
     except ValueError:
-        # A quotation that goes on in the next line: of a script of awk, or a function.
+        # A quotation continues in the next line, as in an awk script or a function.
         return
     yield words
 
 
 def arguments_of(words: Sequence[str]) -> list[str] | None:
-    """What ``delay-router`` is called with, directly or in a container; None for another program."""
+    """Return the arguments of ``delay-router``, called directly or in a container; None for another program."""
     if "--" in words and words[0] == "kubectl":
         words = words[list(words).index("--") + 1 :]
     elif list(words[:3]) == ["docker", "compose", "exec"]:
@@ -61,19 +61,19 @@ def arguments_of(words: Sequence[str]) -> list[str] | None:
 
 
 def job_arguments_of(words: Sequence[str]) -> list[str] | None:
-    """What ``python -m spark_backfill`` is called with; None for another program."""
+    """Return the arguments of ``python -m spark_backfill``; None for another program."""
     return list(words[3:]) if list(words[1:3]) == ["-m", "spark_backfill"] else None
 
 
 def module_of(words: Sequence[str]) -> str | None:
-    """The module that ``python -m`` runs."""
+    """Return the module that ``python -m`` runs, or None."""
     return (
         words[2] if len(words) > 2 and words[0].rpartition("/")[2].startswith("python") and words[1] == "-m" else None
     )
 
 
 def parse(arguments: Sequence[str], program: click.Group = cli) -> None:
-    """Have the program's own parser read them, and run nothing; NotTaken when it refuses them."""
+    """Let the program's own parser read the arguments, without running anything. Raise NotTaken if it refuses them."""
     group: click.Command = program
     try:
         context = group.make_context(PROGRAM, list(arguments))
@@ -89,7 +89,7 @@ def parse(arguments: Sequence[str], program: click.Group = cli) -> None:
 
 
 def parse_job(arguments: Sequence[str]) -> None:
-    """The same for ``python -m spark_backfill``; of a form, which has optional parts in brackets, only the names."""
+    """Parse the arguments of ``python -m spark_backfill``; check the names only if a form has parts in brackets."""
     if any(word.startswith("[--") for word in arguments):
         mentioned([word.strip("[]") for word in arguments], jobs)
     else:
@@ -97,14 +97,17 @@ def parse_job(arguments: Sequence[str]) -> None:
 
 
 def mentioned(arguments: Sequence[str], program: click.Group = cli) -> None:
-    """For a command that is named within a sentence: it exists, with each of these options; values may be left out."""
+    """Check a command within a sentence: it exists, and has each of these options; values may be missing.
+
+    Raise NotTaken otherwise.
+    """
     command: click.Command = program
     words = list(arguments)
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         found = command.get_command(click.Context(command), words.pop(0))
         if found is None:
             raise NotTaken(f"{PROGRAM} {shlex.join(arguments)}: there is no such command")
-        # What stands in the list of commands is loaded when it is called.
+        # A command in the list of commands is loaded when it is called.
         command = getattr(found, "load", lambda found=found: found)()
     known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
     for word in words:
@@ -113,5 +116,5 @@ def mentioned(arguments: Sequence[str], program: click.Group = cli) -> None:
 
 
 def is_module(name: str) -> bool:
-    """Whether ``python -m`` finds it."""
+    """Say whether ``python -m`` finds the module."""
     return importlib.util.find_spec(name) is not None

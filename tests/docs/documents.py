@@ -1,4 +1,4 @@
-"""The documents, taken apart: blocks of code, code within a line, links and headings, each with its place."""
+"""Splits the documents into pieces: blocks of code, code within a line, links and headings, each with its place."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _MARKDOWN: Final = MarkdownIt("commonmark").enable("table")
 
 
 class Piece(NamedTuple):
-    """Something that a document says, and where."""
+    """A piece of a document, and its place."""
 
     place: str
     text: str
@@ -23,29 +23,29 @@ class Piece(NamedTuple):
 
 
 def documents() -> list[Path]:
-    """Every document there is."""
+    """Return every document."""
     return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "helm").rglob("*.md"))]
 
 
 def current() -> list[Path]:
-    """Those that speak of the program as it is; the changelog speaks of what it was, too."""
+    """Return the documents about the present program; the changelog is about the past, too."""
     return [path for path in documents() if path.name != "CHANGELOG.md"]
 
 
 def blocks(document: Path) -> Iterator[Piece]:
-    """Blocks of code, fenced or indented."""
+    """Yield the blocks of code, fenced or indented."""
     for token in _tokens(document):
         if token.type in ("fence", "code_block"):
             yield Piece(_place(document, token), token.content, token.info.strip())
 
 
 def spans(document: Path) -> Iterator[Piece]:
-    """Code within a line."""
+    """Yield the pieces of code within a line."""
     yield from (Piece(_place(document, line), child.content) for line, child in _children(document, "code_inline"))
 
 
 def links(document: Path) -> Iterator[Piece]:
-    """Where links and pictures lead to."""
+    """Yield the targets of links and pictures."""
     for line, child in _children(document, "link_open"):
         yield Piece(_place(document, line), str(child.attrs["href"]))
     for line, child in _children(document, "image"):
@@ -53,14 +53,14 @@ def links(document: Path) -> Iterator[Piece]:
 
 
 def headings(document: Path, levels: str = "123456") -> list[str]:
-    """The headings, as they are written; `levels` of 2 for the sections only."""
+    """Return the headings as they are written; `levels` of 2 for the sections only."""
     tokens = _tokens(document)
     opened = [place for place, token in enumerate(tokens) if token.type == "heading_open" and token.tag[1] in levels]
     return [tokens[place + 1].content for place in opened]
 
 
 def anchor(heading: str) -> str:
-    """What a link to a heading ends with, as forges make it."""
+    """Return the anchor of a heading, as forges make it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 

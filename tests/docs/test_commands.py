@@ -1,4 +1,4 @@
-"""Every command that a document prints is one that there is, with options that it takes."""
+"""Tests that every command in a document exists and accepts its options."""
 
 import re
 import shlex
@@ -20,7 +20,7 @@ Line = tuple[str, list[str]]
 
 @cache
 def printed() -> list[Line]:
-    """Every command of a block of shell, with its place."""
+    """Return every command in a block of shell, with its place."""
     found = [
         (block.place, words)
         for document in current()
@@ -41,7 +41,7 @@ def printed() -> list[Line]:
 
 @cache
 def named() -> list[Line]:
-    """Every command within a sentence, with its place."""
+    """Return every command within a sentence, with its place."""
     return [
         (span.place, words)
         for document in current()

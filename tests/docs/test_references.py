@@ -1,4 +1,4 @@
-"""What documents refer to is there: configuration keys, paths of the API, other documents and sections of them."""
+"""Tests that references in documents are valid: configuration keys, paths of the API, documents and sections."""
 
 import json
 import re
@@ -28,7 +28,7 @@ SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
 }
 WITH_CONTENTS: Final = ("OPERATIONS.md", "API.md", "BENCHMARKS.md", "PRODUCERS.md", "RECIPES.md")
 README_LINES: Final = 130
-"""Whoever opens the repository reads this much; the rest is a link away."""
+"""A first-time visitor reads this much; the rest is a link away."""
 
 
 def keys_of(section: str) -> set[str]:
@@ -50,19 +50,19 @@ def test_configurations_are_taken(block: Piece) -> None:
         Config.model_validate(raw)
     except ConfigError as error:
         pytest.fail(f"{block.place}: {error}")
-    # What is commented out is a key as well.
+    # A key in a commented line counts as well.
     section = next(iter(set(raw) - {"kafka", "delay_topics"}), "")
     for key in re.findall(r"^# (\w+) = ", block.text, re.MULTILINE):
         assert key in keys_of(section), block.place
 
 
 def named_keys() -> Iterator[tuple[str, str, str]]:
-    """Place, section and key of everything that is written as `router.tick` or `DELAY_ROUTER__ROUTER__TICK`."""
+    """Yield place, section and key of every key written as `router.tick` or `DELAY_ROUTER__ROUTER__TICK`."""
     for document in current():
         for piece in [*spans(document), *blocks(document)]:
             for section, key in re.findall(rf"{ENV_PREFIX}([A-Z]+)__([A-Z_]+)", piece.text):
                 yield piece.place, section.lower(), key.lower()
-        for span in spans(document) if document.parent == ROOT else ():  # those of helm speak of the chart's values
+        for span in spans(document) if document.parent == ROOT else ():  # helm's are about chart values
             found = re.match(r"(router|http|admin)\.([a-z_]+)(?: =|$)", span.text)
             if found:
                 yield span.place, found[1], found[2]

@@ -1,4 +1,4 @@
-"""Every example of PRODUCERS.md, run as printed: its first record is released on time, its second is cancelled."""
+"""Runs every example of PRODUCERS.md as printed: its first record is released on time, its second is cancelled."""
 
 import json
 import os
@@ -25,12 +25,12 @@ START_TIMEOUT_S = 120
 
 
 class ClientMissing(Exception):
-    """What is not installed."""
+    """A client that is not installed."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """A command that sends two records, and cancels the second; servers and delay topic are added to it."""
+    """A command that sends two records, and cancels the second; servers and delay topic are its last arguments."""
 
     call: list[str]
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ def python(_: Path) -> Example:
 
 
 def copied(folder: Path) -> Example:
-    """The helper copied beside the program, which imports it by the line that the document shows for that."""
+    """Copy the helper beside the program, which then imports it by the line in the document."""
     line = "from producing import cancel, deliver"
     assert f"```python\n{line}\n```" in DOCUMENT.read_text(encoding="utf-8")
     shutil.copy(HERE.parents[1] / "sidecar" / "producing.py", folder)
@@ -81,7 +81,7 @@ def golang(folder: Path) -> Example:
     fetched = subprocess.run([go, "mod", "download"], cwd=HERE, capture_output=True, text=True, check=False)
     if fetched.returncode != 0:
         raise ClientMissing(f"the modules cannot be fetched: {fetched.stderr.strip()}")
-    # As the document says, in a folder with nothing else in it.
+    # The steps of the document, in an otherwise empty folder.
     ((client, version),) = re.findall(r"require (\S+) (\S+)\n", (HERE / "go.mod").read_text(encoding="utf-8"))
     steps = f"go mod init delayed && go get {client}/pkg/kgo@{version}"
     assert f"\n{steps}\ngo run . " in DOCUMENT.read_text(encoding="utf-8")
@@ -100,7 +100,7 @@ def kcat(_: Path) -> Example:
 
 
 def console(folder: Path) -> Example:
-    """The script calls what a Kafka installation has in its ``bin``: here a wrapper that starts the same class."""
+    """Provide the script of a Kafka installation's ``bin`` that the example calls, as a wrapper of the same class."""
     script = folder / "kafka-console-producer.sh"
     call = kafka_tools.command("org.apache.kafka.tools.ConsoleProducer")
     quoted = " ".join(f"'{word}'" for word in call)
@@ -111,7 +111,7 @@ def console(folder: Path) -> Example:
 
 @pytest.fixture(scope="module")
 def delivery(kafka: local_kafka.Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, str, str]]:
-    """A running router: its stage, delay topic and target topic. What the auditor finds at the end is clean."""
+    """Yield the stage, delay topic and target topic of a running router; in the end the audit must find no fault."""
     stage = Stage(kafka.bootstrap, tmp_path_factory.mktemp("examples"))
     target = stage.target()
     delay = stage.delay(default_target=target)

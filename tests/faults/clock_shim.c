@@ -1,11 +1,11 @@
-/* Shifts the wall clock of a process by the seconds that the file named in SHIFT_FILE holds; steady clocks stay.
+/* Shifts the wall clock of a process by the seconds in the file that SHIFT_FILE names; steady clocks stay.
  *
- * Waits that end at a time of the wall clock, as librdkafka's all do, are shifted too: the kernel knows nothing of the
- * shift, and a deadline of a clock that is behind would be over for it at once. As on a machine whose clock is set, a
- * wait follows the clock while it goes on: it is cut into slices, and the caller is woken for nothing between them.
+ * It also shifts waits until a time of the wall clock, which all of librdkafka's waits are. The kernel does not know
+ * the shift, so a deadline by a clock that is behind would end at once. On a machine whose clock is set, a wait follows
+ * the clock while it lasts; here the wait is cut into slices, without waking the caller between them.
  *
- * libfaketime 0.9.10 cannot do that for Python 3.11: without faking CLOCK_MONOTONIC it answers EINVAL to every
- * clock_nanosleep, and with it steady clocks jump too, which no real machine does.
+ * libfaketime 0.9.10 does not work with Python 3.11: without faking CLOCK_MONOTONIC it answers EINVAL to every
+ * clock_nanosleep, and with it steady clocks jump too, unlike on any real machine.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -63,7 +63,7 @@ static int is_before(const struct timespec *one, const struct timespec *two) {
     return one->tv_sec != two->tv_sec ? one->tv_sec < two->tv_sec : one->tv_nsec < two->tv_nsec;
 }
 
-/* Makes of a deadline by the shifted clock one by the real clock; whether it lies within the next slice. */
+/* Convert a deadline from the shifted clock to the real clock. Return whether it lies within the next slice. */
 static int real_deadline(const struct timespec *wanted, struct timespec *until) {
     struct timespec slice;
     real_clock_gettime(CLOCK_REALTIME, &slice);

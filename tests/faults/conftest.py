@@ -1,4 +1,4 @@
-"""One cluster behind proxies for the modules that share it, and a stage on it for each test."""
+"""Provides one cluster behind proxies for the modules that share it, and a stage on it for each test."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ _HERE = "tests/faults/"
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Close as ``make simulate``, ``make mutants`` and ``make soak`` do."""
+    """Print a closing line like ``make simulate``, ``make mutants`` and ``make soak``."""
     reporter: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         passed, failed = (
@@ -31,7 +31,7 @@ def _own_nodes_or_skip() -> None:
 
 @pytest.fixture(scope="module")
 def one_node() -> Iterator[Proxied]:
-    """A broker behind a proxy."""
+    """Yield a broker behind a proxy."""
     _own_nodes_or_skip()
     with proxied(1) as running:
         yield running
@@ -39,7 +39,7 @@ def one_node() -> Iterator[Proxied]:
 
 @pytest.fixture(scope="module")
 def three_nodes() -> Iterator[Proxied]:
-    """Three brokers, each behind a proxy; topics have a replica on each."""
+    """Yield three brokers, each behind a proxy; topics have a replica on each."""
     _own_nodes_or_skip()
     with proxied(3) as running:
         yield running
@@ -47,13 +47,13 @@ def three_nodes() -> Iterator[Proxied]:
 
 @pytest.fixture
 def lone(one_node: Proxied, tmp_path: Path) -> Iterator[FaultStage]:
-    """A stage on the single broker, whose faults are healed afterwards."""
+    """Yield a stage on the single broker, and heal its faults afterwards."""
     yield from _staged(one_node, tmp_path)
 
 
 @pytest.fixture
 def replicated(three_nodes: Proxied, tmp_path: Path) -> Iterator[FaultStage]:
-    """A stage on three brokers, all of which run again afterwards."""
+    """Yield a stage on three brokers, and make sure afterwards that all of them run."""
     yield from _staged(three_nodes, tmp_path)
     for node in three_nodes.cluster.nodes:
         node.resume()

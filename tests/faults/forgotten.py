@@ -1,8 +1,8 @@
-"""Transactions that the brokers have forgotten, written by hand: by a router's own producer id, open for ever.
+"""Writes transactions that the brokers have forgotten, with the producer id of a router: they stay open for ever.
 
-A broker that is killed loses markers once in a while; here each kind is made on purpose. The writer has the producer id
-and epoch of the router that last owned the partition, and writes without telling the coordinator, which a broker with
-``transaction.partition.verification.enable=false`` takes.
+A killed broker loses markers only sometimes; this module makes each kind on purpose. The writer has the producer id and
+epoch of the router that last owned the partition, and writes without telling the coordinator, which a broker with
+``transaction.partition.verification.enable=false`` accepts.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ CANCELS: Final[Header] = ("deliver-cancel", b"nobody")
 
 
 def source_headers(record: Record) -> list[tuple[bytes, bytes | None]]:
-    """What a released record says of where it comes from, without one of its own."""
+    """Return the headers with the origin of a released record that has no headers of its own."""
     due_ms = record.timestamp_ms + DUE_IN_MS
     return [
         (b"delay-due", b"%d" % due_ms),
@@ -70,10 +70,10 @@ class ForgottenProducer:
         return self.broker.produce(topic, partition, batch.encode(), transactional_id=self.transactional_id)
 
     def decide(self, topics: Sequence[str], *, commit: bool) -> None:
-        """Have the coordinator end a transaction on these, with its markers there and its decision in its log."""
+        """Let the coordinator end a transaction on these topics, with its markers there and its decision in its log."""
         self.broker.add_partitions_to_txn(self.transactional_id, self.producer, [(topic, 0) for topic in topics])
         self.broker.end_txn(self.transactional_id, self.producer, commit=commit)
-        # Answered once its markers are written: a late one would end what is written after it, too.
+        # The coordinator answers once its markers are written; a late marker would end the next transaction, too.
         self.producer = self.broker.init_producer_id(self.transactional_id)
         self._sequences.clear()
 
@@ -89,11 +89,11 @@ class Scene:
 
     @classmethod
     def make(cls, stage: Stage, name: str, outs: int = 1, **options: Any) -> "Scene":
-        """Topics of its own; a record goes to each target."""
+        """Create the topics of a scene; a record goes to each target."""
         return cls._over(stage, name, [stage.target(f"{name}.out{number}") for number in range(outs)], **options)
 
     def beside(self, name: str) -> "Scene":
-        """Another one that releases to the same targets."""
+        """Create another scene that releases to the same targets."""
         return self._over(self.stage, name, self.outs)
 
     @classmethod
@@ -105,35 +105,35 @@ class Scene:
 
     @property
     def state_topic(self) -> str:
-        """Of its delay topic."""
+        """The state topic of the delay topic."""
         return f"{self.delay}.delay-state"
 
     def prepare(self) -> None:
-        """Send the record that waits, and one that is released at once, which moves C past both."""
+        """Send the waiting record, and one that is released at once, which moves C past both."""
         self.stage.send(self.delay, *self.headers, value=b"waits")
         self.stage.send(self.delay, value=b"at once")
 
     def is_prepared(self) -> bool:
-        """Whether the state says so."""
+        """Say whether the state has C behind both records."""
         state = self.state()
         return state is not None and state.progress.cursor >= 2
 
     def state(self) -> StoredState | None:
-        """The committed state."""
+        """Return the committed state."""
         return fold_state((record.key, record.value) for record in self.stage.records(self.state_topic))
 
     def ending(self) -> Ending | None:
-        """The note of a command that was not finished, where the state shows it."""
+        """Return the note of an unfinished command, if the state has one."""
         state = self.state()
         return None if state is None else state.ending
 
     @property
     def waiting(self) -> Record:
-        """The record that waits."""
+        """The waiting record."""
         return self.stage.records(self.delay)[0]
 
     def wait_due(self) -> None:
-        """Wait until it is due; a router that was there for so long has released it itself."""
+        """Wait until the record is due. Fail if a router has run long enough to release the record itself."""
         due_ms = self.waiting.timestamp_ms + DUE_IN_MS
         state = self.state()
         assert state is not None
@@ -141,23 +141,23 @@ class Scene:
         wait_until(lambda: now_ms() > due_ms, "the due time")
 
     def released(self) -> WireRecord:
-        """The record as the router releases it."""
+        """Return the record as the router releases it."""
         record = self.waiting
         return WireRecord(record.key, record.value, source_headers(record))
 
     def moved(self) -> WireRecord:
-        """The progress of a transaction that has released it."""
+        """Return the progress of a transaction that has released the record."""
         due_ms = self.waiting.timestamp_ms + DUE_IN_MS
         return self._progress(watermark=Position(due_ms, 0))
 
     def first_occurrence(self) -> WireRecord:
-        """The record as the router releases it where it recurs."""
+        """Return the record as the router releases it if it recurs."""
         record, released = self.waiting, self.released()
         headers = series_headers(Occurrence(record.offset, 1, 0), f"{self.delay}/0/")
         return WireRecord(record.key, record.value, [*released.headers, *_as_bytes(headers)])
 
     def next_occurrence(self) -> WireRecord:
-        """What the router appends to the delay partition when it releases the record."""
+        """Return the record that the router appends to the delay partition at the release."""
         record, state = self.waiting, self.state()
         assert state is not None
         came = index.record.Record(record.key, record.value, list(record.headers), record.timestamp_ms)
@@ -166,11 +166,11 @@ class Scene:
         return WireRecord(appended.key, appended.value, _as_bytes(appended.headers))
 
     def control(self) -> None:
-        """Send a control that nobody has read yet, of an id that nothing has."""
+        """Send a control that no router has read yet, for an id without a schedule."""
         self.stage.send(self.delay, CANCELS, value=None)
 
     def answered(self) -> tuple[WireRecord, WireRecord]:
-        """The receipt of that control, and the progress of the transaction that writes it."""
+        """Return the receipt of that control, and the progress of the transaction that writes it."""
         offset = self.stage.records(self.delay)[-1].offset
         control = index.record.Record(b"k", None, [CANCELS], 0)
         key, value, headers, _ = receipt_record(
@@ -190,5 +190,5 @@ class Scene:
         return WireRecord(PROGRESS_KEY, encode_progress(progress, state.delay_topic_id))
 
     def forgotten(self, broker: Broker) -> ForgottenProducer:
-        """The producer of its partition; the router of before is fenced by this."""
+        """Return the producer of the partition; this fences the former router."""
         return ForgottenProducer(broker, f"{self.stage.group_id}.{self.delay}.0")

@@ -1,7 +1,7 @@
-"""Applications that write released records on with their headers, in transactions, and the checks beside them.
+"""Runs applications that forward released records with their headers, in transactions, and checks the result.
 
-Each copy has the header ``forwarded`` more. So the auditor can judge the router without the copies, and the copies can
-be counted: as often as the application committed them, however many times a router has taken over meanwhile.
+Each copy has the additional header ``forwarded``. So the auditor can judge the router without the copies, and the
+copies can be counted: there are as many as the application committed, after any number of take-overs by a router.
 """
 
 import time
@@ -21,11 +21,11 @@ from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import TIMEOUT_S, Header, Stage, now_ms, wait_until
 
 READY_WITHIN_S: Final = 20.0
-"""From the start of the process; it takes a quarter of this on a busy machine, where nothing is in its way."""
+"""The time from the start of the process; on a busy machine an undisturbed start takes a quarter of this."""
 
 NEVER: Final = float("inf")
 TRANSACTION_MS: Final = 300_000
-"""Longer than any test: nothing but the application ends its transactions."""
+"""Longer than any test: only the application ends its transactions."""
 
 
 def _pause() -> None:
@@ -33,7 +33,7 @@ def _pause() -> None:
 
 
 def restarted(router: RouterProcess, meanwhile: Callable[[], None] = _pause, within_s: float = READY_WITHIN_S) -> float:
-    """Kill a router, start it, and return after how many seconds it was ready; NEVER beyond ``within_s``."""
+    """Kill a router, start it, and return the seconds until it was ready, or NEVER after ``within_s``."""
     router.kill()
     router.start()
     began_s = time.monotonic()
@@ -48,9 +48,9 @@ class ForwardingStage(Stage):
     """A stage whose audit leaves out the copies that applications have written."""
 
     def audit(self, delays: Sequence[str] = (), targets: Sequence[str] = ()) -> AuditReport:
-        """Count what became of every record sent, by the topics without copies."""
+        """Find the fate of every record sent, by the records of the topics without the copies."""
         delays = delays or list(self.delays)
-        # Outgoing topics first: the origin of all that they have is in its delay topic then.
+        # Outgoing topics first: the origins of all their records are in the delay topic by then.
         released = [record for topic in targets or self.targets for record in self.written_by_router(topic)]
         rejected = [record for delay in delays for record in self.records(f"{delay}.rejected")]
         receipts = [record for delay in delays for record in self.records(f"{delay}.receipts")]
@@ -64,17 +64,17 @@ class ForwardingStage(Stage):
         return [record for record in self.records(topic) if not is_copy(record)]
 
     def copies(self, topic: str) -> Counter[bytes | None]:
-        """Return how often each value is there as a copy; a receipt and a record have different values."""
+        """Return the number of copies by value; a receipt and a record have different values."""
         return Counter(record.value for record in self.records(topic) if is_copy(record))
 
 
 def is_copy(record: Record) -> bool:
-    """Return whether an application has written it."""
+    """Say whether an application has written the record."""
     return FORWARDED in dict(record.headers)
 
 
 class Application:
-    """Writes in a transaction that stays open until it is told to end it."""
+    """Writes in a transaction that stays open until ``end``."""
 
     def __init__(self, stage: Stage, name: str = "application") -> None:
         settings = {"transactional.id": f"{stage.word}.{name}", "transaction.timeout.ms": TRANSACTION_MS}
@@ -83,14 +83,14 @@ class Application:
         self._producer.begin_transaction()
 
     def copy(self, records: Iterable[Record], target: str) -> None:
-        """Write records on with the headers that they have."""
+        """Write records on with their headers."""
         for record in records:
             headers: list[Header] = [*record.headers, (FORWARDED, None)]
             self._producer.produce(target, record.value, record.key, headers=list(headers))
         self._flush()
 
     def write(self, target: str, value: bytes, *headers: Header) -> None:
-        """Write a record of its own."""
+        """Write a new record."""
         self._producer.produce(target, value, headers=[*headers, (FORWARDED, None)])
         self._flush()
 
@@ -115,7 +115,7 @@ class Scene:
 
     @classmethod
     def make(cls, stage: ForwardingStage, **options: Any) -> "Scene":
-        """Topics of its own, and the router, which does not run yet."""
+        """Create the topics of a scene, and its router, which does not run yet."""
         out, copy = stage.target("x.out"), stage.target("x.copy")
         delay = stage.delay(default_target=out, allowed_targets=[f"{stage.word}.x.*"], **options)
         return cls(stage, stage.router(), delay, out, copy)
@@ -125,23 +125,23 @@ class Scene:
         return "deliver-to", target.encode()
 
     def send(self, count: int, *headers: Header, name: str = "first") -> None:
-        """Send records with these headers, each with a value of its own."""
+        """Send records with these headers, each with its own value."""
         for number in range(count):
             self.stage.post(self.delay, *headers, value=f"{name}-{number}".encode())
         self.stage.flush()
 
     def release(self, target: str, count: int, name: str) -> None:
-        """Send records that are due at once, and wait until the router has released them, seen or hidden."""
+        """Send records that are due at once, and wait until the router has released them, visible or hidden."""
         before = self.released(target)
         self.send(count, self.to(target), name=name)
         wait_until(lambda: self.released(target) >= before + count, f"{count} releases to {target}")
 
     def released(self, target: str) -> float:
-        """Return how many records the running router has released to a target, by its own word."""
+        """Return the number of records that the running router reports as released to a target."""
         return self.router.metric(f'records_released_total{{target="{target}",topic="{self.delay}"}}')
 
     def settle(self, target: str, copies: Counter[bytes | None]) -> AuditReport:
-        """Hold the router to each record once, and ``target`` to the copies that the application committed."""
+        """Assert that each record was released once, and that ``target`` has the committed copies."""
         self.router.wait_ready()
         wait_until(partial(self._has_at_least, target, copies), f"the copies in {target}")
         report = self.stage.settle()
@@ -153,7 +153,7 @@ class Scene:
 
 
 class Feed:
-    """Sends records to each target in turn, due within two seconds, for as long as something else is waited for."""
+    """Sends records to each target in turn, due within two seconds, during a wait for something else."""
 
     def __init__(self, scene: Scene, rng: Random) -> None:
         self._scene = scene
@@ -161,7 +161,7 @@ class Feed:
         self._number = 0
 
     def post(self) -> None:
-        """Send one to each target, and pause."""
+        """Send one record to each target, and pause."""
         for target in (self._scene.out, self._scene.copy):
             self._number += 1
             wait: Header = ("deliver-after", b"%d" % self._rng.randint(0, 2_000))
@@ -169,7 +169,7 @@ class Feed:
         time.sleep(0.05)
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Send until a condition holds; AssertionError names the condition that did not come about."""
+        """Send until a condition holds. Raise AssertionError, which names the condition, after the timeout."""
 
         def is_so() -> bool:
             self.post()
@@ -179,7 +179,7 @@ class Feed:
 
 
 def hidden(stage: Stage, topic: str) -> int:
-    """Return how many offsets an open transaction hides at the end of a topic with one partition."""
+    """Return the number of offsets that an open transaction hides at the end of a topic with one partition."""
     _, settled = log_range(stage.admin, topic, 0)
     return uncommitted_end(stage.admin, topic, 0) - settled
 

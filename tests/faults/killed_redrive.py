@@ -1,4 +1,4 @@
-"""A redrive that is killed before it commits, and schedules that were moved and rejected, for it to drive."""
+"""Runs a redrive that is killed before it commits, on schedules that were moved and rejected."""
 
 import signal
 import subprocess
@@ -26,7 +26,7 @@ main()
 
 
 def reject_moved(stage: Stage, delay: str, count: int) -> None:
-    """Have a running router move schedules to a time that is past, and reject them as expired."""
+    """Let a running router move schedules to a time that is past, and reject them as expired."""
     for number in range(count):
         name = b"moved-%d" % number
         wishes = (("deliver-after", b"PT1H"), ("deliver-expire-after", b"1"), ("deliver-id", name))
@@ -40,7 +40,7 @@ def reject_moved(stage: Stage, delay: str, count: int) -> None:
 
 
 def redrive_and_die(config: Path, delay: str) -> None:
-    """Drive all that was rejected, and die with everything written and nothing committed."""
+    """Drive all rejected records, and die with everything written and nothing committed."""
     arguments = ["rejected", "redrive", delay, "--config", str(config)]
     call = [sys.executable, "-c", _KILLED, *arguments]
     killed = subprocess.run(call, capture_output=True, text=True, check=False, timeout=60)

@@ -1,4 +1,4 @@
-"""How late records were, in and out of faults, and how soon after a heal they were on time again."""
+"""Measures lateness in and out of faults, and the time from a heal until records are on time again."""
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -9,14 +9,14 @@ from sidecar.audit import Record
 from tests.integration.scenario import header
 
 LOW_MS = 250
-"""Lateness p99 that counts as recovered."""
+"""The p99 of lateness that counts as recovered."""
 
 AFTER_MS = 30_000
 """A record that was due less than this after a heal counts as one in a fault."""
 
 
 class Fault(NamedTuple):
-    """A fault, from when to when; ``owner_was_hit``: somebody had to take over partitions, or was cut off for long."""
+    """A fault with its times; ``owner_was_hit``: partitions had to be taken over, or an owner was cut off for long."""
 
     kind: str
     began_ms: int
@@ -27,7 +27,7 @@ class Fault(NamedTuple):
 class Lateness:
     """Sorted lateness ``inside`` and ``outside`` of faults, in ms, of records that had a due time of their own.
 
-    What was due before ``from_ms``, when nobody served yet, is left out.
+    Records due before ``from_ms``, when no router served yet, are left out.
     """
 
     def __init__(self, released: Iterable[Record], faults: Sequence[Fault], from_ms: int) -> None:
@@ -49,7 +49,9 @@ class Lateness:
         self.outside.sort()
 
     def recovery_s(self, *, owner_was_hit: bool) -> list[float | None]:
-        """For each such fault, seconds from the heal until p99 stayed low; None when the next fault came first."""
+        """Return, for each such fault, the seconds from the heal until p99 stayed low; None if the next fault came
+        first.
+        """
         began = [fault.began_ms for fault in self._faults]
         found: list[float | None] = []
         for fault in self._faults:
@@ -60,7 +62,7 @@ class Lateness:
         return found
 
     def _recovered_after_s(self, from_s: int, until_s: int) -> float | None:
-        """Looks at whole seconds of due time, from the last backwards while they are good."""
+        """Look at whole seconds of due time, from the last one backwards while they are good."""
         second = until_s - 1
         while second >= from_s and self._is_low(second):
             second -= 1

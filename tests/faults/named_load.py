@@ -1,4 +1,4 @@
-"""Schedules with ids, series and controls about them, at a steady rate; and what their receipts must mean."""
+"""Writes schedules with ids, series and controls at a steady rate, and checks the meaning of their receipts."""
 
 import json
 from collections import defaultdict
@@ -19,7 +19,7 @@ FURTHEST_MS: Final = 12_000
 RECORDS_BETWEEN_SERIES: Final = 50
 
 SLACK_MS: Final = 3_000
-"""A receipt and a release of one transaction lie less than this apart; what is missed by a control is due later."""
+"""A receipt and a release of one transaction lie less than this apart; a control misses only later records."""
 
 RECURS: Final[list[Header]] = [
     ("deliver-every", b"%dms" % PERIOD_MS),
@@ -27,13 +27,13 @@ RECURS: Final[list[Header]] = [
     ("deliver-missed", b"all"),
 ]
 RECURRING: Final[dict[str, Any]] = {"recurring": True, "min_period": "100ms"}
-"""Keys of a delay topic that takes this load."""
+"""Settings of a delay topic for this load."""
 
 
 class NamedLoad(Load):
-    """Schedules with ids, controls, records that have neither, and now and then a series.
+    """Schedules with ids, controls, records without either, and sometimes a series.
 
-    Ids are few, so that most controls are about something that is pending.
+    Ids are few, so that most controls find a pending schedule.
     """
 
     def __init__(self, stage: Stage, delay: str, rng: Random) -> None:
@@ -66,7 +66,7 @@ class NamedLoad(Load):
 
 
 def check_receipts(stage: Stage, delay: str, out: str) -> None:
-    """Assert that nothing has left that a control should have found, and that series neither skip nor double."""
+    """Assert that no record has left that a control should have found, and that series neither skip nor double."""
     released, receipts = stage.records(out), stage.records(f"{delay}.receipts")
     left_ms = {header(each, "delay-source"): each.timestamp_ms for each in released}
     names: dict[bytes | None, list[Record]] = defaultdict(list)
@@ -89,7 +89,7 @@ def check_receipts(stage: Stage, delay: str, out: str) -> None:
 
 
 def _is_about(receipt: Record, schedule: Record) -> bool:
-    """Whether a schedule of its id lies in front of the control, or follows in a series from one that does."""
+    """Say whether a schedule, or the beginning of its series, lies in front of the control."""
     control = int((header(receipt, "delay-source") or b"").rpartition(b"/")[2])
     series = dict(schedule.headers).get(SERIES)
     begun = schedule.offset if series is None else int(series.split(b" ")[0])
@@ -97,7 +97,7 @@ def _is_about(receipt: Record, schedule: Record) -> bool:
 
 
 def _occurrences(released: Iterable[Record]) -> dict[bytes, list[int]]:
-    """The numbers with which each series has left, in the order of its topic, by its id."""
+    """Return the occurrence numbers of each series, by its id, in the order of the target topic."""
     found: dict[bytes, list[int]] = defaultdict(list)
     for each in released:
         headers = dict(each.headers)

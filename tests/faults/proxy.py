@@ -1,18 +1,17 @@
-"""A TCP proxy in front of one broker that knows Kafka's framing, so that a single answer can be lost.
+"""Runs a TCP proxy in front of one broker that knows Kafka's framing, so that a single answer can be lost.
 
-    with Proxy(upstream_port) as proxy:          # clients connect to proxy.port
-        proxy.delay_s = 0.2                      # each direction
-        proxy.lose_answers({ApiKey.END_TXN}, 1)  # the broker has done it, and the client never hears
+    with Proxy(upstream_port) as proxy:           # clients connect to proxy.port
+        proxy.delay_s = 0.2                       # each direction
+        proxy.lose_answers({ApiKey.END_TXN}, 1)   # the broker has done it, and the client never hears
         proxy.stray(ApiKey.END_TXN, Moment.AFTER_PRODUCE)  # one is overtaken by its own repetition
-        proxy.cut()                              # every connection is reset
-        proxy.fall_silent()                      # connections stay open and nothing passes
-        proxy.fall_silent(Way.ANSWERS)           # the broker hears all, and is not heard
+        proxy.cut()                               # every connection is reset
+        proxy.fall_silent()                       # connections stay open and nothing passes
+        proxy.fall_silent(Way.ANSWERS)            # the broker hears all, and is not heard
         proxy.heal()
 
 Requests and answers are ``int32 length`` and that many bytes; a request begins with its api key, version and
-correlation id, an answer with the correlation id of its request. Nothing else is looked at, but whether an EndTxn is
-to commit. Each fault counts its
-effects: one that had none proves nothing, and the test that uses it has to say so.
+correlation id, an answer with the correlation id of its request. The proxy reads nothing else, except whether an EndTxn
+is to commit. Each fault counts its effects: a fault without an effect proves nothing, and its test has to check that.
 """
 
 import asyncio
@@ -47,7 +46,7 @@ class ApiKey(IntEnum):
 
 
 class Moment(Enum):
-    """When a request that went astray reaches the broker: in the transaction after the one it belongs to."""
+    """The moment when a stray request reaches the broker: in the transaction after its own one."""
 
     BEFORE_ADD_PARTITIONS = "in front of its AddPartitionsToTxn"
     AFTER_ADD_PARTITIONS = "once partitions have been added"
@@ -69,7 +68,7 @@ _ANSWERS = {Moment.AFTER_ADD_PARTITIONS: ApiKey.ADD_PARTITIONS_TO_TXN, Moment.AF
 
 @dataclass(slots=True)
 class _Stray:
-    """One request to be kept, with the connection it came on, until a transaction has ended and its moment comes."""
+    """A request to keep, with its connection, until a transaction has ended and its moment comes."""
 
     key: ApiKey
     moment: Moment
@@ -78,13 +77,13 @@ class _Stray:
     has_ended: bool = False
 
     def is_wanted(self, key: int, frame: bytes) -> bool:
-        # EndTxn of version 1, which is what librdkafka sends, ends with the one byte that tells commit from abort.
+        # EndTxn of version 1, which librdkafka sends, ends with the byte that distinguishes commit from abort.
         is_meant = self.commits is None or frame[-1] == self.commits
         return self.frame is None and key == self.key and is_meant
 
 
 class Proxy:
-    """One listening port, one broker behind it; runs in a thread of its own."""
+    """One listening port with one broker behind it; runs in its own thread."""
 
     def __init__(self, upstream_port: int, port: int) -> None:
         self.port = port
@@ -116,29 +115,29 @@ class Proxy:
         self._loop.close()
 
     def lose_answers(self, keys: Collection[ApiKey], count: int) -> None:
-        """Let the next ``count`` answers to each of these requests get lost, with the connection they were on."""
+        """Lose the next ``count`` answers to each of these requests, together with their connections."""
         self._losing.update(dict.fromkeys(keys, count))
 
     def stray(self, key: ApiKey, moment: Moment, *, commits: bool | None = None) -> None:
-        """Keep the next such request and cut its connection; the broker gets it later, over a connection of its own.
+        """Keep the next such request and cut its connection; the broker gets it later, over another connection.
 
-        ``commits`` narrows EndTxn down to those that commit, or abort. One at a time: ``is_astray`` tells whether it
-        is still to come. Meant for one transactional producer behind the proxy.
+        ``commits`` restricts EndTxn to requests that commit, or abort. One at a time: ``is_astray`` tells whether the
+        request is still to come. Works for one transactional producer behind the proxy.
         """
         self._stray = _Stray(key, moment, commits)
 
     @property
     def is_astray(self) -> bool:
-        """Whether the request that was asked for last has not been kept, or not been delivered yet."""
+        """Says whether the last stray request has not been kept, or not been delivered yet."""
         return self._stray is not None
 
     @property
     def quiet_s(self) -> float:
-        """For how long nothing has come in, from either side."""
+        """The seconds since the last frame from either side."""
         return time.monotonic() - self._passed_s
 
     def cut(self) -> None:
-        """Reset every connection that is open."""
+        """Reset every open connection."""
 
         def reset() -> None:
             for connection in list(self._connections):
@@ -148,12 +147,12 @@ class Proxy:
         self._loop.call_soon_threadsafe(reset)
 
     def fall_silent(self, *ways: Way) -> None:
-        """Keep back everything, in both directions or the given one, until it is healed."""
+        """Hold back all frames, in both directions or the given one, until ``heal``."""
         for way in ways or Way:
             self._loop.call_soon_threadsafe(self._open[way].clear)
 
     def heal(self) -> None:
-        """No more faults."""
+        """End all faults."""
         self.delay_s, self.refusing = 0.0, False
         self._losing.clear()
         self._stray = None
@@ -161,7 +160,7 @@ class Proxy:
             self._loop.call_soon_threadsafe(event.set)
 
     def is_to_lose(self, key: int) -> bool:
-        """Whether the answer to such a request is to be lost; says yes as often as was asked for."""
+        """Say whether to lose the answer to such a request; each yes counts."""
         wanted = next((each for each in self._losing if each == key and self._losing[each] > 0), None)
         if wanted is None:
             return False
@@ -170,7 +169,7 @@ class Proxy:
         return True
 
     async def keeps(self, key: int, frame: bytes) -> bool:
-        """Whether a request is kept, so that its connection is to be cut; what is kept already may be delivered."""
+        """Say whether a request is kept, so that its connection is to be cut; maybe deliver the one kept before."""
         stray = self._stray
         if stray is None:
             return False
@@ -183,7 +182,7 @@ class Proxy:
         return False
 
     async def answered(self, key: int) -> None:
-        """The broker has answered such a request: a moment to deliver what was kept."""
+        """Note an answer to such a request, and deliver the kept request if its moment has come."""
         stray = self._stray
         if stray is None or stray.frame is None:
             return
@@ -201,13 +200,13 @@ class Proxy:
         writer.write(_LENGTH.pack(len(stray.frame)) + stray.frame)
         answer = await _frame(reader)
         writer.close()
-        # The error is the last thing in the answer to an EndTxn.
+        # The error is the last field in the answer to an EndTxn.
         accepted = stray.key is ApiKey.END_TXN and answer is not None and _ERROR.unpack(answer[-2:]) == (0,)
         self.effects[f"delivered {stray.key.name}"] += 1
         self.effects[f"accepted {stray.key.name}"] += accepted
 
     async def hold(self, arrived_s: float, way: Way) -> None:
-        """Keep a frame for as long as the faults say; ``arrived_s`` is by the clock of the loop."""
+        """Hold a frame for as long as the faults demand; ``arrived_s`` is by the clock of the loop."""
         self._passed_s = time.monotonic()
         left_s = arrived_s + self.delay_s - self._loop.time() if self.delay_s else 0.0
         if left_s > 0:
@@ -240,7 +239,7 @@ class Proxy:
 
     async def _close(self) -> None:
         self._server.close()
-        # Whoever was let in a moment ago is no connection yet.
+        # A client that was accepted a moment ago is not in the list of connections yet.
         await asyncio.sleep(0.05)
         for connection in list(self._connections):
             connection.reset()
@@ -251,7 +250,7 @@ _Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class _Connection:
-    """A client's connection and the one to the broker that belongs to it."""
+    """A client's connection and the matching one to the broker."""
 
     def __init__(self, proxy: Proxy, client: _Stream, broker: _Stream) -> None:
         self._proxy = proxy
@@ -282,7 +281,7 @@ class _Connection:
             self.reset()
 
     def reset(self) -> None:
-        """End both connections without a farewell."""
+        """Reset both connections."""
         for _, writer in (self._client, self._broker):
             raw: socket.socket | None = writer.get_extra_info("socket")
             if raw is not None:
@@ -317,7 +316,7 @@ class _Connection:
 
 
 _Frames = asyncio.Queue[tuple[float, bytes]]
-"""Frames with the time of their arrival: many are under way at once, as on a line that is long and not narrow."""
+"""Frames with the time of their arrival; many are under way at once, as on a long line with much bandwidth."""
 
 
 async def _frame(reader: asyncio.StreamReader) -> bytes | None:

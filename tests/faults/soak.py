@@ -1,13 +1,13 @@
-"""Faults of every kind at random, all the time, under a steady load: ``make soak MINUTES=n``.
+"""Runs faults of every kind at random, all the time, under a steady load: ``make soak MINUTES=n``.
 
 Two routers share the partitions of a delay topic on three brokers, with a proxy in front of each. A fault begins,
-lasts, is healed, and after a pause the next begins; every fault must have had an effect. At the end the auditor counts,
-and the closing lines say how late records were in and out of faults, how soon after each heal lateness was low again,
-and whether memory, files and threads of the routers stayed flat; the first one is never ended. Exit code 1 when a
-guarantee was broken.
+lasts, is healed, and after a pause the next begins; every fault must have had an effect. At the end the auditor counts.
+The closing lines state the lateness of records in and out of faults, the time from each heal until lateness was low
+again, and whether memory, files and threads of the routers stayed flat; the first router is never ended. The exit code
+is 1 if a guarantee was broken.
 
-Three brokers, because one alone that is killed while it writes commit markers may leave some out for ever
-(KAFKA-20734: those of partitions that have no leader at that moment); a broker is healed when it is in sync again.
+Three brokers, because a single one that is killed while it writes commit markers may leave some out for ever
+(KAFKA-20734: those of partitions that have no leader at that moment). A broker is healed when it is in sync again.
 """
 
 import random
@@ -29,18 +29,18 @@ from tests.integration.scenario import Load, now_ms, wait_until
 
 BROKERS = 3
 LEADERS_MOVE_BACK = {"leader.imbalance.check.interval.seconds": "20"}
-"""Instead of 300: a broker that was away leads again before it is hit the next time."""
+"""Instead of 300: a broker that was away leads again before the next fault hits it."""
 
 PARTITIONS = 4
 A_SECOND = 50
-"""What three brokers, two routers, their proxies and this process do on two cores without being late by that alone."""
+"""The rate that three brokers, two routers, their proxies and this process sustain on two cores without lateness."""
 
 SEAL_AGE = "5s"
 DELAYS_MS = (0, 15_000)
 PAUSES_S = {True: (12.5, 14.0), False: (15.5, 16.5)}
-"""Between a heal and the next fault, by whether an owner was hit, and so how long recovery is looked at: 180 faults an
-hour need one every 20 s. A longer pause now and then shows recoveries that take longer, and the lateness that faults
-have no part in."""
+"""The pause between a heal and the next fault, by whether an owner was hit; recovery can be observed for as long. 180
+faults an hour need one every 20 s. Some longer pauses show longer recoveries, and the lateness without any fault.
+"""
 
 REST_EVERY = 10
 REST_S = 40.0
@@ -49,7 +49,7 @@ WARM_UP_S = 30.0
 
 
 class Soak:
-    """One run; ``faults`` are those that have been, with what they were and when they were healed."""
+    """One run; ``faults`` lists the past faults with their kinds and times."""
 
     def __init__(self, running: Proxied, directory: Path, rng: random.Random) -> None:
         self._running = running
@@ -65,11 +65,11 @@ class Soak:
         self.usage = Usage()
 
     def run(self, minutes: float) -> None:
-        """Start, and from then on let one fault follow the other for so long."""
+        """Start the routers, then let one fault follow the other for this time."""
         with Load(self.stage, [self.delay], self._rng, partitions=PARTITIONS, a_second=A_SECOND, delays_ms=DELAYS_MS):
             for router in self.routers:
                 router.start_and_wait()
-            # Brokers that have just started are slow: that is no lateness of the router's.
+            # Brokers that have just started are slow, which is no lateness of the router.
             self._rest(WARM_UP_S)
             self.ready_ms = now_ms()
             end_s = time.monotonic() + minutes * 60
@@ -94,7 +94,7 @@ class Soak:
             "answers to EndTxn lost": lambda: self._lose(ApiKey.END_TXN),
             "answers to Produce lost": lambda: self._lose(ApiKey.PRODUCE),
         }
-        # The broker takes long to come back, so those faults are rarer.
+        # A broker takes long to come back, so faults of brokers are rarer.
         kind = self._rng.choices(list(kinds), [1 if "broker" in name else 2 for name in kinds])[0]
         began_ms = now_ms()
         owner_was_hit = kinds[kind]()
@@ -157,7 +157,7 @@ class Soak:
                 proxy.fall_silent()
             time.sleep(self._rng.uniform(1, 5))
             self._running.heal()
-        # Longer than a session is like being killed.
+        # Silence longer than a session has the effect of a kill.
         return True
 
     def _slow(self) -> bool:

@@ -1,4 +1,4 @@
-"""A cluster behind proxies, a stage on it, and what must hold after every fault."""
+"""Provides a cluster behind proxies, a stage on it, and the checks after every fault."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import TIMEOUT_S, Stage, wait_until
 
 CLIENTS = "PROXIED"
-"""The listener whose address, as brokers tell it to clients, is that of the proxy."""
+"""The listener that advertises the address of the proxy."""
 
 SMALL_BUCKETS: dict[str, Any] = {
     "seal_records": 300,
@@ -29,35 +29,35 @@ SMALL_BUCKETS: dict[str, Any] = {
     "time_step": "2s",
     "segment_bytes": "16KiB",
 }
-"""So that sealing, loading, merging and removal go on all the time, and faults meet them."""
+"""Small buckets keep seal, load, merge and removal going all the time, so that faults meet them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proxied:
-    """A cluster, and for each of its nodes the proxy that routers use; tests themselves use the brokers directly."""
+    """A cluster, and for each of its nodes the proxy for routers; tests use the brokers directly."""
 
     cluster: local_kafka.Cluster
     proxies: tuple[Proxy, ...]
 
     @property
     def bootstrap(self) -> str:
-        """What routers connect to."""
+        """The address for routers."""
         return ",".join(f"{HOST}:{proxy.port}" for proxy in self.proxies)
 
     @property
     def effects(self) -> Counter[str]:
-        """What the faults of all proxies have done."""
+        """The effects of the faults of all proxies."""
         return sum((proxy.effects for proxy in self.proxies), Counter())
 
     def heal(self) -> None:
-        """No more faults on any line."""
+        """End the faults on all lines."""
         for proxy in self.proxies:
             proxy.heal()
 
 
 @contextmanager
 def proxied(nodes: int = 1, *, properties: Mapping[str, str] | None = None) -> Iterator[Proxied]:
-    """Start a cluster of our own nodes with a proxy in front of each."""
+    """Start a cluster of own nodes with a proxy in front of each."""
     ports = free_ports(2 * nodes, PORTS_BESIDE)
     behind, told = ports[:nodes], ports[nodes:]
 
@@ -87,13 +87,13 @@ class FaultStage(Stage):
         self.kafka = {**self.kafka, "topic.metadata.refresh.interval.ms": "5000"}
 
     def create(self, topics: Any) -> None:
-        """As of a stage, with a replica on every node."""
+        """Create topics with a replica on every node."""
         nodes = len(self._proxied.proxies)
         more = {} if nodes == 1 else {"min.insync.replicas": "2"}
         super().create([NewTopic(t.topic, t.num_partitions, nodes, config={**t.config, **more}) for t in topics])
 
     def router(self, name: str = "router", **options: Any) -> RouterProcess:
-        """As of a stage; transactions are short, so that those that were left open do not hold up readers for long."""
+        """Return a router with short transactions, so that an abandoned one does not block readers for long."""
         through = {"bootstrap.servers": self._proxied.bootstrap}
         return super().router(name, kafka=through, **{"transaction_timeout": "15s", **options})
 
@@ -107,20 +107,20 @@ class FaultStage(Stage):
             future.result(TIMEOUT_S)
 
     def offsets(self, topic: str) -> int:
-        """How many offsets the log of a topic has, whatever is left on them."""
+        """Return the number of offsets in the log of a topic, with or without records."""
         partitions = self.admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
         edges = [log_range(self.admin, topic, partition) for partition in partitions]
         return sum(end - start for start, end in edges)
 
     def topics(self) -> list[str]:
-        """Every topic that routers write to."""
+        """Return every topic that routers write to."""
         beside = ("delay-state", "delay-snapshots", "rejected", "receipts")
         own = [f"{delay}.{name}" for delay in self.delays for name in beside]
-        # A delay topic too: the next occurrence of a series is written there, and what is moved.
+        # A delay topic, too: routers write next occurrences and moved schedules to it.
         return [*self.targets, *self.delays, *own]
 
     def behind(self) -> list[str]:
-        """Partitions of any topic without a leader, or with a replica that is not in sync."""
+        """Return the partitions of any topic without a leader, or with a replica that is not in sync."""
         known = self.admin.list_topics(timeout=TIMEOUT_S).topics
         return [
             f"{topic}/{number}"
@@ -130,7 +130,7 @@ class FaultStage(Stage):
         ]
 
     def open_transactions(self) -> list[str]:
-        """Partitions in which something written is not settled, so that readers wait in front of it."""
+        """Return the partitions with unsettled records, which readers do not see."""
         found: list[str] = []
         known = self.admin.list_topics(timeout=TIMEOUT_S).topics
         for topic in self.topics():
@@ -142,7 +142,7 @@ class FaultStage(Stage):
 
 
 def settled(stage: FaultStage, *, at_least: int = 100, timeout_s: float = 180.0) -> AuditReport:
-    """What must hold after every fault; AssertionError says what does not."""
+    """Wait until every record has left and no transaction is open. Raise AssertionError if a guarantee is broken."""
     report = stage.settle(timeout_s=timeout_s)
     assert report.sent >= at_least, f"only {report.sent} records were sent: too few to mean anything"
     wait_until(lambda: not stage.open_transactions(), "the end of every transaction")
@@ -150,5 +150,5 @@ def settled(stage: FaultStage, *, at_least: int = 100, timeout_s: float = 180.0)
 
 
 def wait_until_lost(running: Proxied, key: ApiKey, number: int) -> None:
-    """Wait until that many answers to requests of this kind were lost since the stage was set."""
+    """Wait until this number of answers to requests of this kind has been lost since the stage was set."""
     wait_until(lambda: running.effects[f"lost answer to {key.name}"] == number, f"{number} lost answers to {key.name}")

@@ -1,4 +1,4 @@
-"""A real application of Kafka Streams with exactly once: its headers go on with its records, as always in Streams."""
+"""Runs a real application of Kafka Streams with exactly-once, which forwards headers with records by default."""
 
 import os
 import subprocess
@@ -14,14 +14,14 @@ from tests.integration.scenario import Stage
 from tests.support import java_programs
 
 FORWARDED: Final = "forwarded"
-"""A header of copies; the application does not copy a record that has it."""
+"""The header of copies; the application does not copy a record that has it."""
 
 _HERE: Final = Path(__file__).parent
 _CLOSE_S: Final = 60.0
 
 
 def class_path(into: Path) -> str:
-    """Compile the application, and return its class path; skip the test where that is not possible.
+    """Compile the application, and return its class path; skip the test if that is impossible.
 
     With CI=true it is an error.
     """
@@ -61,7 +61,7 @@ class StreamsApplication:
             print(self._log.read_text(errors="replace"))
 
     def close(self) -> None:
-        """Let it commit the records that it has read, and end."""
+        """Let the application commit the records that it has read, and end."""
         assert self._process is not None
         self._process.communicate(timeout=_CLOSE_S)
         assert self._process.returncode == 0, self._log.read_text(errors="replace")

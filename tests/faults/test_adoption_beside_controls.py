@@ -1,4 +1,4 @@
-"""Buckets of a job are adopted while schedules of the same ids are cancelled, replaced and moved."""
+"""Tests the adoption of a job's buckets while schedules of the same ids are cancelled, replaced and moved."""
 
 from random import Random
 
@@ -22,7 +22,7 @@ PLACES = ("adopt.before", "adopt.after", "adopt.catching_up")
 
 
 def _schedules(rng: Random) -> list[list[Header]]:
-    """Return schedules of few ids, of which some are due already, and the last in 20 s."""
+    """Return schedules of few ids, some of them due already, and the last in 20 s."""
     dues_ms = [now_ms() + rng.randint(-10_000, 20_000) for _ in range(SCHEDULES)]
     return [[("deliver-id", b"id-%d" % rng.randrange(NAMES)), ("deliver-at", b"%d" % due_ms)] for due_ms in dues_ms]
 
@@ -36,7 +36,7 @@ def _controls(rng: Random) -> list[list[Header]]:
 def test_controls_find_the_schedules_of_a_bucket_that_is_being_adopted(
     lone: FaultStage, rng: Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The owner is killed before, in and after adopting each of two buckets, the second of them under a load."""
+    """The owner is killed before, in and after the adoption of each of two buckets, the second of them under a load."""
     out = lone.target()
     delay = with_backfill_topic(lone, lone.delay(default_target=out, **SMALL_BUCKETS, **RECURRING))
     lone.alter(f"{delay}.receipts", APPEND_TIME)
@@ -60,7 +60,7 @@ def test_controls_find_the_schedules_of_a_bucket_that_is_being_adopted(
 
 
 def _stage_bucket(stage: FaultStage, router: RouterProcess, delay: str, job: str, rng: Random) -> None:
-    """Kill the router where it has read everything; send schedules, which a job makes a bucket of, and controls."""
+    """Kill the router at the log end. Send schedules, make a bucket of them by a job, and send controls."""
     wait_until(lambda: state(stage, delay).progress.cursor == log_range(stage.admin, delay, 0)[1], "all is indexed")
     router.kill()
     stage.end_open(delay)
@@ -72,7 +72,7 @@ def _stage_bucket(stage: FaultStage, router: RouterProcess, delay: str, job: str
 
 
 def _die_and_adopt(stage: FaultStage, router: RouterProcess, delay: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the router die at each place of adopting, and then read the controls behind the bucket."""
+    """Let the router die at each failpoint of the adoption, and then read the controls behind the bucket."""
     _, end = log_range(stage.admin, delay, 0)
     for place in PLACES:
         with monkeypatch.context() as environ:

@@ -1,4 +1,4 @@
-"""Brokers that take less than the configuration asks for: said by ``check``, and refused, not waited for."""
+"""Tests of broker limits below the configured values: ``check`` reports them, and the router refuses at once."""
 
 import json
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ LONGEST_MS = 30_000
 
 @pytest.fixture(scope="module")
 def strict() -> Iterator[local_kafka.Cluster]:
-    """A broker that takes short transactions only."""
+    """Yield a broker that accepts short transactions only."""
     try:
         with local_kafka.cluster(own_nodes=True, properties={"transaction.max.timeout.ms": str(LONGEST_MS)}) as running:
             yield running

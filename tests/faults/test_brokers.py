@@ -1,4 +1,4 @@
-"""Three brokers with every topic on each, one of which goes away: killed, stopped in its tracks, or in order."""
+"""Tests of three brokers with replicas of every topic, one of which is killed, stopped with SIGSTOP, or restarted."""
 
 import time
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 
 
 def test_a_broker_is_killed_and_comes_back(three_nodes: Proxied, replicated: FaultStage, rng: Random) -> None:
-    """Each in turn, so that leaders, the group's coordinator and the transactions' are among them."""
+    """Each broker in turn, so that the kills include leaders and the coordinators of group and transactions."""
     with _loaded(replicated, rng):
         for node in _shuffled(three_nodes, rng):
             node.kill()
@@ -29,7 +29,7 @@ def test_a_broker_is_killed_and_comes_back(three_nodes: Proxied, replicated: Fau
 def test_a_broker_stands_still_for_longer_than_its_session(
     three_nodes: Proxied, replicated: FaultStage, rng: Random
 ) -> None:
-    """It still takes itself for the leader when it goes on."""
+    """The broker still believes to be the leader when it goes on."""
     with _loaded(replicated, rng):
         for node in _shuffled(three_nodes, rng):
             node.pause()
@@ -62,7 +62,7 @@ def test_a_broker_and_the_router_die_together(three_nodes: Proxied, replicated: 
 
 @contextmanager
 def _loaded(stage: FaultStage, rng: Random) -> Iterator[RouterProcess]:
-    """A router under a steady load; in the end every record must have arrived once."""
+    """Run a router under a steady load; in the end every record must have arrived once."""
     out = stage.target("out", 3)
     delay = stage.delay("delay", 3, default_target=out, **SMALL_BUCKETS)
     load = Load(stage, [delay], rng, partitions=3, a_second=150, delays_ms=(0, 6_000))

@@ -1,4 +1,4 @@
-"""The router's wall clock is set back and forward while it runs (``clock_shim.c``), its broker's is not."""
+"""Sets the router's wall clock back and forward while it runs (``clock_shim.c``); its broker's clock stays right."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ SHIM = Path(__file__).with_name("clock_shim.c")
 NEAR, WITHIN, BEYOND, HELD = 50, 200, 60, 10
 SERIES = 2
 OCCURRENCES = 7
-"""In an hour: six every ten minutes, and one of the series that skips what it missed."""
+"""The number in an hour: six, one every ten minutes, and one of the series that skips missed occurrences."""
 
 COMPILER = shutil.which("cc")
 
@@ -37,7 +37,7 @@ pytestmark = [
 
 
 class Clock:
-    """What the wall clock of a process that is started from now on says."""
+    """The wall clock of processes that are started from now on."""
 
     def __init__(self, directory: Path, environ: pytest.MonkeyPatch) -> None:
         library = directory / "clock_shim.so"
@@ -48,7 +48,7 @@ class Clock:
         environ.setenv("SHIFT_FILE", str(self._file))
 
     def shift(self, seconds: int) -> None:
-        """Set it to the real time plus these seconds, at once."""
+        """Set the clock to the real time plus these seconds, at once."""
         replaced = self._file.with_suffix(".new")
         replaced.write_text(f"{seconds}\n")
         replaced.replace(self._file)
@@ -61,7 +61,7 @@ def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.mark.parametrize("shift_s", [-20, 0])
 def test_a_wait_lasts_as_long_by_a_clock_that_is_behind(shift_s: int, clock: Clock) -> None:
-    """Of the shim: were it not so, a client would wait for nothing, spin, and take each answer for late."""
+    """Tests the shim: with another result a client would not wait, spin, and treat each answer as late."""
     clock.shift(shift_s)
     waits = (
         "import time; from confluent_kafka import Consumer; began_s, shown_s = time.monotonic(), time.time();"
@@ -96,7 +96,7 @@ def test_a_clock_that_is_set_back_delays_and_breaks_nothing(clock: Clock, lone: 
 
 
 def test_a_clock_that_is_set_forward_releases_each_record_once(clock: Clock, lone: FaultStage, rng: Random) -> None:
-    """Early by real time, as the limits say; and what comes in afterwards is not held up for ever."""
+    """Records leave early by real time, within the documented limits; later records are not held up for ever."""
     out = lone.target()
     delay = lone.delay(default_target=out, **SMALL_BUCKETS)
     with lone.router() as router, Load(lone, [delay], rng, delays_ms=(0, 20_000)) as load:
@@ -120,7 +120,7 @@ def test_a_clock_that_is_set_forward_releases_each_record_once(clock: Clock, lon
 
 
 def test_a_clock_that_is_set_back_and_right_again_all_the_time(clock: Clock, lone: FaultStage, rng: Random) -> None:
-    """As where two services set it, and disagree."""
+    """Two services that set the clock and disagree have this effect."""
     out = lone.target()
     delay = lone.delay(default_target=out, **SMALL_BUCKETS)
     with lone.router() as router, Load(lone, [delay], rng, delays_ms=(0, 5_000)) as load:
@@ -156,7 +156,7 @@ class Kinds:
         operations.switch(target_scope(self.closed), "paused", on=on)
 
     def send(self, rng: Random) -> None:
-        """Send all kinds, and wait until the state has what is to be sealed and held."""
+        """Send all kinds, and wait until the state has the sealed and the held records."""
         closed: Header = ("deliver-to", self.closed.encode())
         self.stage.send_many(self.delay, [[_in_s(rng.randint(1_800, 3_000))] for _ in range(WITHIN)])
         beyond: Header = ("deliver-id", b"beyond")
@@ -176,13 +176,13 @@ class Kinds:
         self.stage.send_many(self.delay, [[_in_s(2)] for _ in range(NEAR)])
 
     def cancelled(self, names: Sequence[bytes]) -> dict[bytes | None, int]:
-        """Cancel schedules by these ids, and return how many each receipt names."""
+        """Cancel schedules by these ids, and return the number of schedules in each receipt."""
         self.stage.send_many(self.delay, [[("deliver-cancel", name)] for name in names])
         receipts = self.stage.wait_records(f"{self.delay}.receipts", len(names))
         return {each.key: len(json.loads(each.value or b"")["cancelled"]) for each in receipts}
 
     def occurrences(self, value: bytes) -> list[int]:
-        """The numbers with which a series has left, in the order of the topic."""
+        """Return the occurrence numbers of a series, in the order of the topic."""
         found = [each for each in self.stage.records(self.out) if each.value == value]
         return [int(header(each, "delay-occurrence") or b"") for each in found]
 
@@ -195,7 +195,7 @@ def _in_s(seconds: int) -> Header:
 def test_an_hour_back_and_forward_with_every_kind_of_pending_record(
     clock: Clock, lone: FaultStage, rng: Random
 ) -> None:
-    """An hour ahead, an hour's records leave once each, by the limits early; the others stay as they were."""
+    """An hour's records leave once each while the clock is ahead, early within the limits; the others stay."""
     kinds = Kinds(lone)
     with lone.router(policies_topic=kinds.policies) as router:
         kinds.pause(router, on=True)
@@ -221,7 +221,7 @@ def test_an_hour_back_and_forward_with_every_kind_of_pending_record(
         assert kinds.occurrences(b"all") == list(range(1, 7))
         assert kinds.occurrences(b"one") == [1], "the occurrences that were missed are skipped"
         assert len(lone.records(kinds.out)) == NEAR + WITHIN + OCCURRENCES + 1
-        # Those that were held an hour ahead of their time wait for it.
+        # Records that were held an hour ahead of their due time wait for it.
         found = kinds.cancelled([b"beyond", b"held", b"all", b"one"])
         assert found == {b"beyond": BEYOND, b"held": HELD, b"all": 1, b"one": 1}
         assert len(lone.records(kinds.closed)) == HELD

@@ -1,4 +1,4 @@
-"""Bytes of a broker's own log that have changed on its disk: found by the checksum of the batch, and never gone by."""
+"""Tests of changed bytes in a broker's own log on disk: batch checksums reveal them, and no reader uses them."""
 
 from pathlib import Path
 from random import Random
@@ -24,7 +24,7 @@ CONTROL_BIT: Final = 0x20
 
 
 def flip_a_byte_of_each_batch(log: Path, rng: Random) -> int:
-    """Damage the records of every batch of a log file that is none of markers; return how many."""
+    """Damage the records of every batch of a log file, except markers. Return the number of batches."""
     damaged = bytearray(log.read_bytes())
     start = count = 0
     while start + BATCH_HEADER_BYTES < len(damaged):
@@ -53,7 +53,7 @@ def _send_and_wait_until_sealed(stage: FaultStage, delay: str, rng: Random) -> N
 
 
 def test_bytes_that_have_changed_on_the_disk(needs_own_nodes: None, tmp_path: Path, rng: Random) -> None:
-    """Segments are made good from the delay topic; a state that cannot be read stops its partition, and says so."""
+    """Segments are repaired from the delay topic; an unreadable state stops its partition, with a reason."""
     data = tmp_path / "data"
     with proxied(1, properties={"log.dirs": str(data)}) as running:
         stage = FaultStage(running, tmp_path / "routers")

@@ -1,7 +1,7 @@
-"""Transactions whose markers the brokers have lost, one of every kind, and a router that takes over.
+"""Tests of transactions whose markers the brokers have lost, one of every kind, and of a router that takes over.
 
-Each has a delay topic of its own; one router serves them all before, is killed, and starts again after. The broker is
-killed and started in between: a marker is lost only while a partition has no leader.
+Each kind has its own delay topic. One router serves all of them before, is killed, and starts again after. The broker
+is killed and started in between: a marker is lost only while a partition has no leader.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,9 +30,9 @@ Make = Callable[[Scene, ForgottenProducer], None]
 
 @dataclass(frozen=True)
 class Kind:
-    """What is left open and with which outcome, on how many targets the record is to be, and whether it recurs.
+    """An open transaction and its outcome, the number of targets of the record, and whether the record recurs.
 
-    ``waits``: the router cannot do without the place, so the take-over waits.
+    ``waits``: the router needs the place, so the take-over waits.
     """
 
     make: Make
@@ -68,7 +68,7 @@ def _committed_on_some(scene: Scene, router: ForgottenProducer) -> None:
 
 
 def _committed_without_state(scene: Scene, router: ForgottenProducer) -> None:
-    """One target shows it, the state does not know, and the other target hides it."""
+    """Let one target show the record and the other one hide it, while the state hides its progress."""
     for out in scene.outs:
         router.write(out, [scene.released()])
     moved = scene.moved()
@@ -77,7 +77,7 @@ def _committed_without_state(scene: Scene, router: ForgottenProducer) -> None:
 
 
 def _seen_nowhere(scene: Scene, router: ForgottenProducer) -> None:
-    """Committed, and nobody has seen any of it."""
+    """Leave a transaction that was committed and whose records are all hidden."""
     moved = scene.moved()
     router.decide([scene.state_topic], commit=True)
     router.write(scene.outs[0], [scene.released()])
@@ -134,7 +134,7 @@ def _occurrence_committed(scene: Scene, router: ForgottenProducer) -> None:
 
 
 def _opens_first(scene: Scene, broker: Broker) -> ForgottenProducer:
-    """Somebody else, whose transaction is open in front of whatever follows on the first target."""
+    """Open another producer's transaction in front of the later records on the first target."""
     stranger = ForgottenProducer(broker, f"{scene.delay}.stranger")
     stranger.write(scene.outs[0], [WireRecord(b"x", b"stranger")])
     return stranger
@@ -161,7 +161,7 @@ KINDS: Final = {
 
 @pytest.fixture(scope="module")
 def unverified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[local_kafka.Cluster]:
-    """A broker that takes transactional records of which the coordinator does not know."""
+    """Yield a broker that accepts transactional records unknown to the coordinator."""
     try:
         local_kafka.check_available(own_nodes=True)
     except local_kafka.KafkaUnavailable as error:
@@ -172,14 +172,14 @@ def unverified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[local_kafka
 
 @pytest.fixture
 def stage(unverified: local_kafka.Cluster, tmp_path: Path) -> Iterator[Stage]:
-    """A stage on it."""
+    """Yield a stage on that broker."""
     made = Stage(unverified.bootstrap, tmp_path)
     yield made
     made.print_logs()
 
 
 def _left_open(running: local_kafka.Cluster, stage: Stage, kinds: dict[str, Kind]) -> dict[str, Scene]:
-    """A scene for each kind, after a router that was killed and a transaction of it that was forgotten."""
+    """Return a scene for each kind, after a router was killed and one of its transactions was forgotten."""
     scenes = _prepared(stage, kinds)
     with Broker(stage.bootstrap) as broker:
         for name, scene in scenes.items():
@@ -204,7 +204,7 @@ def _is_led(stage: Stage) -> bool:
 
 
 def _prepared(stage: Stage, kinds: dict[str, Kind]) -> dict[str, Scene]:
-    """A scene for each kind: the router is gone, and what waits is due."""
+    """Return a scene for each kind: the router is gone, and the waiting record is due."""
     recurring = {"recurring": True, "min_period": "100ms"}
     scenes = {
         name: Scene.make(stage, name, kind.outs, **(recurring if kind.recurs else {})) for name, kind in kinds.items()
@@ -225,7 +225,7 @@ def _play(stage: Stage, scenes: dict[str, Scene]) -> None:
 
 
 def _is_settled(stage: Stage, topic: str) -> bool:
-    # A client that has lived through a restart of the broker would ask with the leader epoch of before.
+    # A client that has lived through a restart of the broker would ask with the old leader epoch.
     admin = AdminClient({**stage.kafka})
     return log_range(admin, topic, 0)[1] == uncommitted_end(admin, topic, 0)
 
@@ -247,13 +247,13 @@ def _holds_once(stage: Stage, scenes: dict[str, Scene]) -> None:
 
 
 def _open_places(stage: Stage, scene: Scene) -> list[str]:
-    """The topics of a scene on which a transaction is open, the state first: the others need it."""
+    """Return the topics of a scene with an open transaction, the state first: the others need it."""
     own = [f"{scene.delay}.{each}" for each in OWN_TOPICS]
     return [topic for topic in (*own, *scene.outs, scene.delay) if not _is_settled(stage, topic)]
 
 
 def _end(stage: Stage, scene: Scene, *, committed: bool) -> int:
-    """End what is open of a scene, as an operator does; how many records were written again."""
+    """End the open transactions of a scene, as an operator does. Return the number of records written again."""
     with Broker(stage.bootstrap) as broker:
         producer_id, _ = scene.forgotten(broker).producer
     commands = [_command(stage, scene, topic) for topic in _open_places(stage, scene)]
@@ -261,7 +261,7 @@ def _end(stage: Stage, scene: Scene, *, committed: bool) -> int:
 
 
 def _start(command: EndTransaction) -> int:
-    """The first offset of the open transaction, as describe-producers tells it, or as the command was begun."""
+    """Return the first offset of the open transaction, from describe-producers or from the begun command."""
     shown = command.show()
     return shown.from_offset if shown.resumed is None else shown.resumed.from_offset
 
@@ -327,7 +327,7 @@ def test_what_the_command_shows_is_the_outcome(unverified: local_kafka.Cluster, 
 
 
 def test_the_transaction_of_somebody_else_is_refused(unverified: local_kafka.Cluster, stage: Stage) -> None:
-    """Neither a wrong producer id nor a wrong place ends anything, and nothing is written again."""
+    """A wrong producer id or a wrong place ends no transaction, and no record is written again."""
     scene = _prepared(stage, {"foreign": KINDS["aborted-on-target"]})["foreign"]
     with Broker(stage.bootstrap) as broker:
         stranger = _opens_first(scene, broker)
@@ -351,14 +351,14 @@ def test_the_transaction_of_somebody_else_is_refused(unverified: local_kafka.Clu
 
 
 class KilledError(Exception):
-    """The command died here."""
+    """The command died at this point."""
 
 
 @pytest.mark.parametrize("place", [place for place in failpoints.PLACES if place.startswith("ending.")])
 def test_a_command_that_is_killed_goes_on_when_it_is_run_again(
     unverified: local_kafka.Cluster, stage: Stage, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    """Meanwhile routers refuse the partition and name the command."""
+    """Until then routers refuse the partition and name the command."""
     kinds = {f"{place.replace('.', '-')}-{name}": KINDS[name] for name in ("committed-on-target", "seen-nowhere")}
     scenes = _left_open(unverified, stage, kinds)
     with monkeypatch.context() as dying:

@@ -1,9 +1,9 @@
-"""Applications forward released records with their headers in transactions, and a router takes over meanwhile.
+"""Tests of applications that forward released records with their headers in transactions, during take-overs.
 
-Every reader of a target has the headers that the router writes, so headers do not tell the writer of a record. Here
-applications of several kinds write such records where the router writes, too, and keep their transaction open while the
-router is killed and started again. Each record is delivered once, each copy is there as often as its application has
-committed it, and the router is ready soon, although the transaction is still open.
+Every reader of a target has the headers that the router writes, so headers do not identify the writer of a record. Here
+applications of several kinds write such records to places where the router writes, too, and keep their transaction open
+while the router is killed and started again. Each record is delivered once, each copy exists as often as its
+application has committed it, and the router is ready soon, although the transaction is still open.
 """
 
 from collections import Counter
@@ -46,7 +46,7 @@ TWICE: tuple[Header, ...] = (("deliver-every", b"2000"), ("deliver-times", b"2")
 
 @pytest.fixture
 def stage(kafka: local_kafka.Cluster, tmp_path: Path) -> Iterator[ForwardingStage]:
-    """A stage of the test's own."""
+    """Yield a stage of the test's own."""
     made = ForwardingStage(kafka.bootstrap, tmp_path)
     yield made
     made.print_logs()
@@ -96,7 +96,7 @@ def test_a_copy_is_nobodys_but_the_application_that_wrote_it(variant: Variant, s
 
 
 def test_two_applications_and_the_router_write_to_one_target_in_turn(stage: ForwardingStage) -> None:
-    """One of them commits, the other one aborts, and of the router's records some lie between theirs."""
+    """One application commits, the other aborts, and some of the router's records lie between theirs."""
     scene = Scene.make(stage)
     commits, aborts = Application(stage, "commits"), Application(stage, "aborts")
     with scene.router as router:
@@ -163,7 +163,7 @@ def test_the_first_record_that_is_open_has_a_header_that_no_client_can_name(stag
 def test_streams_goes_on_in_one_transaction_after_the_other(
     to_same: bool, stage: ForwardingStage, rng: Random, tmp_path: Path
 ) -> None:
-    """A real application with exactly_once_v2, which the router never sees without an open transaction."""
+    """A real application with exactly_once_v2 always has a transaction open when the router looks."""
     scene = Scene.make(stage)
     target = scene.out if to_same else scene.copy
     classes, feed = class_path(tmp_path), Feed(scene, rng)
@@ -186,7 +186,7 @@ def test_streams_goes_on_in_one_transaction_after_the_other(
 
 
 def test_after_a_change_of_leader_only_records_for_that_place_wait(kafka_factory: StartCluster, tmp_path: Path) -> None:
-    """A marker of the router may be lost there: it writes nothing behind it until all of it is settled."""
+    """The place may have lost a marker of the router, so it writes nothing there until all of it is settled."""
     cluster = kafka_factory()
     stage = ForwardingStage(cluster.bootstrap, tmp_path)
     scene = Scene.make(stage)
@@ -242,6 +242,6 @@ def test_a_redrive_that_was_killed_with_moved_schedules_in_its_transaction(stage
 
 
 def _goes_on(scene: Scene) -> None:
-    """See that the router releases to every target while the transaction is still open."""
+    """Assert that the router releases to every target while the transaction is still open."""
     for target in (scene.out, scene.copy):
         scene.release(target, 5, f"after-{target}")

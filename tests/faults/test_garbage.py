@@ -1,4 +1,4 @@
-"""Garbage in the state topic: the partition is refused with a reason or goes on, and nothing is released wrongly."""
+"""Tests of garbage in the state topic: the partition is refused with a reason or goes on, without wrong releases."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -45,14 +45,14 @@ SMALL: dict[str, Any] = {
 
 
 class Garbage(NamedTuple):
-    """Records that somebody writes to a state partition, and a part of the reason with which a router refuses it."""
+    """Records for a state partition, and a part of the reason with which a router refuses it."""
 
     made_of: Callable[[Stored, Random], Written]
     why: str
 
 
 def _damaged(prefix: bytes) -> Callable[[Stored, Random], Written]:
-    """Return a writer of some record with this prefix, one of its bits flipped."""
+    """Return a function that flips one bit of some record with this prefix."""
 
     def damaged(stored: Stored, rng: Random) -> Written:
         key = rng.choice([each for each in stored if each.startswith(prefix)])
@@ -112,7 +112,7 @@ class Scene:
         operations.switch(target_scope(self.closed), "paused", on=on)
 
     def send(self) -> None:
-        """Send what is to be sealed, held and cancelled to each partition, and wait until the states say so."""
+        """Send records to be sealed, held and cancelled to each partition, and wait until the states have them."""
         due_ms = now_ms() + PENDING_FOR_MS
         for partition in range(PARTITIONS):
             schedules: list[list[Header]] = [
@@ -137,7 +137,7 @@ class Scene:
         return (entries, len(found.held), len(found.mask)) == (SEALED, HELD, masked)
 
     def stored(self, partition: int) -> Stored:
-        """The last value of each key of a state partition."""
+        """Return the last value of each key of a state partition."""
         latest: dict[bytes, bytes] = {}
         for record in self.stage.records(self.state_topic):
             if record.partition != partition or record.key is None:
@@ -156,7 +156,7 @@ class Scene:
                 self.stage.send(self.state_topic, key=key, value=value, partition=partition)
 
     def _write_without_key(self, partition: int, value: bytes | None) -> None:
-        """Write a record that a compacted topic takes only while it is none; the broker hears of it a little later."""
+        """Write a record without a key while the topic is not compacted; the broker applies changes a little later."""
         self.stage.alter(self.state_topic, {"cleanup.policy": "delete"})
 
         def is_taken() -> bool:
@@ -171,7 +171,7 @@ class Scene:
         wait_until(lambda: not is_taken(), "no more of them is taken")
 
     def damage_ids(self, partition: int, rng: Random) -> None:
-        """Have the manifests of a partition name pages of ids that have a bit flipped."""
+        """Let the manifests of a partition name pages of ids that have a flipped bit."""
         records = segment_records(self.stage, self.delay, partition)
         for manifest in state(self.stage, self.delay, partition).buckets:
             (ref,) = manifest.id_pages or ()
@@ -185,7 +185,7 @@ class Scene:
 
 
 def _why(router: RouterProcess, scene: Scene, partition: int) -> str:
-    """Return why a partition is refused; empty when it is not."""
+    """Return the reason for the refusal of a partition, or an empty text."""
     told = partitions(router).get(f"{scene.delay}/{partition}", {})
     return str(told["why"]) if told.get("state") == "refused" else ""
 
@@ -217,7 +217,7 @@ def test_garbage_in_the_state_topic(lone: FaultStage, rng: Random) -> None:
 
 
 def _write_garbage(scene: Scene, rng: Random) -> dict[int, Written]:
-    """Write each kind of garbage to a partition of its own; return the records that mend each."""
+    """Write each kind of garbage to its own partition. Return the records that repair each."""
     restored: dict[int, Written] = {}
     for partition, garbage in enumerate(GARBAGE.values()):
         scene.stage.end_open(scene.delay, partition)
@@ -243,7 +243,7 @@ def _wait_until_refused(router: RouterProcess, scene: Scene) -> None:
 
 
 def _the_others_go_on(scene: Scene) -> None:
-    """Cancel by id, also where no page of ids can be read, and wait until all that is left has been released."""
+    """Cancel by id, also with unreadable pages of ids, and wait until all remaining records have been released."""
     for partition in GOING_ON:
         scene.cancel(partition, range(CANCELLED, 2 * CANCELLED))
     receipts = scene.stage.wait_records(f"{scene.delay}.receipts", (PARTITIONS + len(GOING_ON)) * CANCELLED)

@@ -1,4 +1,4 @@
-"""A take-over while a partition of a target has no leader: records for that partition wait, and nothing else."""
+"""Tests a take-over while a partition of a target has no leader: only records for that partition wait."""
 
 from http import HTTPStatus
 from random import Random
@@ -18,11 +18,11 @@ from tests.integration.scenario import APPEND_TIME, TIMEOUT_S, Header, Stage, no
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 
 DUE_IN_MS = 20_000
-"""From the start of the router on: it is ready long before."""
+"""Counted from the start of the router, which is ready long before."""
 
 WITHIN_MS = 5_000
 LATE_MS = 15_000
-"""On a busy machine; where a take-over waits for a broker, nothing comes at all."""
+"""The limit suits a busy machine; if a take-over waited for a broker, no record would arrive at all."""
 
 OTHERS = 100
 WAITING = 10
@@ -58,7 +58,7 @@ def test_a_target_that_loses_its_leader_while_the_router_runs_holds_up_its_own_r
 def test_an_admin_client_whose_controller_has_died_asks_another_broker(
     three_nodes: Proxied, replicated: FaultStage
 ) -> None:
-    """Without that, no target can be looked up, and nothing is released."""
+    """Otherwise no target could be looked up, and nothing would be released."""
     target = replicated.target("a.out")
     replicated.delay("a.delay", default_target=target)
     admin = connect(load(replicated.router("asks").config, {}))
@@ -110,7 +110,7 @@ def test_a_target_without_a_leader_holds_up_its_own_records_alone(
 def test_a_partition_without_a_leader_holds_up_its_own_records_alone(
     three_nodes: Proxied, replicated: FaultStage, rng: Random
 ) -> None:
-    """The other partitions of the same topic go on, by number and by key, and records without a key go there."""
+    """The other partitions of the same topic go on, by number and by key, and receive the records without a key."""
     node = three_nodes.cluster.nodes[2]
     nodes = [each.node_id for each in three_nodes.cluster.nodes]
     wide = _on_single_replicas(replicated, "wide", nodes)
@@ -143,7 +143,7 @@ def _goes_elsewhere(partition_of: dict[bytes, int]) -> int:
 
 
 def _names(record: Record, partition: int) -> bool:
-    """Return whether a record was sent to this partition, by number or by key; its value says so."""
+    """Say whether a record was sent to this partition, by number or by key, according to its value."""
     return (record.value or b"").endswith(b"-%d" % partition)
 
 
@@ -176,7 +176,7 @@ def _partitions_of_keys(stage: Stage, keys: list[bytes]) -> dict[bytes, int]:
 
 
 def _take_over_without(node: Node, router: RouterProcess, stage: FaultStage, target: str) -> None:
-    """Kill a node, wait until others lead every partition that they have, and restart the router."""
+    """Kill a node, wait until other nodes lead every partition that they have, and restart the router."""
     node.kill()
     wait_until(lambda: _led_by_nobody(stage) == {target}, f"other leaders for all but {target}")
     router.kill()

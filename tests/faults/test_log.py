@@ -1,4 +1,4 @@
-"""The logs themselves: a full disk, a flood of what must be rejected, compaction that races with recovery."""
+"""Tests of the logs: a full disk, a flood of rejected records, and compaction that races with recovery."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ COMPACTED_NOW = {
 
 @pytest.fixture
 def small_disk(needs_own_nodes: None, tmp_path: Path) -> Iterator[Path]:
-    """A disk of a fixed size that a test can fill."""
+    """Yield a disk of a fixed size that a test can fill."""
     place = tmp_path / "disk"
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(place)]
@@ -100,8 +100,8 @@ def test_compaction_and_removal_race_with_recovery(lone: FaultStage, rng: Random
         router.wait_ready()
         load.finish()
         settled(lone)
-        # Every transaction leaves a record and a marker there: without compaction, half of the offsets. How much of
-        # that is gone depends on how often the broker's cleaner had its turn.
+        # Every transaction leaves a record and a marker there: without compaction, records take half of the offsets.
+        # The remaining share depends on how often the broker's cleaner ran.
         left, offsets = len(lone.records(f"{delay}.delay-state")), lone.offsets(f"{delay}.delay-state")
         assert left * 5 < offsets * 2, f"nothing was compacted: {left} records on {offsets} offsets"
         assert not router.events("segment_damaged")
@@ -109,7 +109,7 @@ def test_compaction_and_removal_race_with_recovery(lone: FaultStage, rng: Random
 
 
 def _fill(filler: Path) -> None:
-    # Without a buffer: what is left in one when the disk is full makes closing the file fail, too.
+    # Without a buffer: flushing its rest to a full disk would make closing the file fail, too.
     with filler.open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(os.urandom(1_048_576))

@@ -1,4 +1,4 @@
-"""What a router writes while its brokers are away: what is wrong, once, then a line a minute, and that it is over."""
+"""Tests a router's log while its brokers are away: the error once, then a line a minute, and a line at the end."""
 
 import time
 from collections import Counter

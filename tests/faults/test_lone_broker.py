@@ -1,7 +1,7 @@
-"""A broker alone is killed with -9 under load, again and again: it loses markers of transactions (KAFKA-20734).
+"""Kills a single broker with -9 under load, again and again: it loses markers of transactions (KAFKA-20734).
 
-``KILLS=100`` in the environment makes it a longer campaign; half of the kills take the router, too. Where a partition
-stays in doubt, the test does as an operator does and runs ``end-transaction``.
+``KILLS=100`` in the environment makes it a longer campaign; half of the kills hit the router, too. If a partition stays
+in doubt, the test runs ``end-transaction``, as an operator does.
 """
 
 import os
@@ -30,8 +30,9 @@ KILLS = int(os.environ.get("KILLS") or 30)
 PARTITIONS = 2
 OPERATOR_AFTER_S = 20
 READY_WITHIN_S = 120
-"""On a machine that is busy with other things half a minute was seen, of which the process takes a quarter to start; a
-partition waits for up to 10 s between two attempts. What stands still does so for ever."""
+"""Half a minute was seen on a busy machine, a quarter of it for the start of the process; a partition waits for up to
+10 s between two attempts. A real standstill never ends.
+"""
 
 BUSY = {"transaction_timeout": "10s", "tick": "1ms", "session_timeout": "6s"}
 
@@ -71,7 +72,7 @@ def test_nothing_is_lost_or_doubled_and_nothing_stands_still(
 
 
 def _is_ready(router: RouterProcess) -> bool:
-    """Return whether the router answers; start it where it was killed, or found no broker, as a supervisor does."""
+    """Return whether the router answers. Start it again, as a supervisor does, if it was killed or found no broker."""
     if not router.running:
         router.start()
         return False
@@ -79,7 +80,7 @@ def _is_ready(router: RouterProcess) -> bool:
 
 
 def _end_forgotten(stage: Stage, delays: list[str], outs: list[str], router: RouterProcess) -> list[str]:
-    """Wait until nothing is in doubt; end what stays open for 20 s. Return the places that were ended."""
+    """Wait until nothing is in doubt; end transactions that stay open for 20 s. Return their places."""
     ended: list[str] = []
     until_s = time.monotonic() + READY_WITHIN_S
     while not _is_served(router):
@@ -97,7 +98,7 @@ def _is_served(router: RouterProcess) -> bool:
 
 
 def _operate(stage: Stage, delay: str, outs: list[str]) -> Iterator[str]:
-    """End what is open of each partition of a delay topic, the state first."""
+    """End the open transactions of each partition of a delay topic, the state first."""
     config = load(stage.router("operator").config, {})
     topic = config.require_delay_topic(delay, "")
     admin = connect(config)

@@ -1,4 +1,4 @@
-"""A router that stands still for longer than its session and its transaction last, as when a machine is suspended."""
+"""Tests a router that stops for longer than its session and transaction timeouts, like on a suspended machine."""
 
 import time
 from random import Random
@@ -11,7 +11,7 @@ from tests.integration.scenario import Load
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 PAUSES = 2
-# A transaction that has timed out is aborted within 10 s more: so often brokers look.
+# Brokers look every 10 s for transactions that have timed out, and abort them.
 PAUSED_S = 20.0
 SHORT = {"session_timeout": "3s", "transaction_timeout": "5s"}
 

@@ -1,4 +1,4 @@
-"""The memory of a router process, compared with the formula in OPERATIONS, for records of any size."""
+"""Tests the memory of a router process against the formula in OPERATIONS, for records of any size."""
 
 from pathlib import Path
 from random import Random
@@ -18,10 +18,10 @@ RECORD_BYTES = 8
 """The formula: payload_memory + 350 MiB + 2 MiB for each partition + 8 B for each pending record."""
 
 LEAD_MS = 15_000
-"""Before the first record is due: long enough for all to be in, sealed, and loaded again."""
+"""The time before the first record is due: long enough to index, seal, and load all records again."""
 
 BOMB_BYTES = 1_000_000_000
-"""Of zeros, which gzip packs into less than the brokers' default of max.message.bytes."""
+"""Zeros, which gzip packs into less than the brokers' default of max.message.bytes."""
 
 LARGE_BYTES = 900_000
 assert SealRules().segment_bytes < LARGE_BYTES, "fits into a segment"
@@ -66,7 +66,7 @@ def test_a_process_takes_no_more_memory_than_operations_says(
 
 
 def test_a_bomb_takes_its_size_once_and_is_rejected(lone: FaultStage) -> None:
-    """It stays below the chart's limit with room for payload_memory: 2,048 - 512 MiB."""
+    """The memory stays below the chart's limit with room for payload_memory: 2,048 - 512 MiB."""
     out = lone.target("out")
     delay = lone.delay(default_target=out)
     soon = (b"deliver-after", b"200")
@@ -87,6 +87,6 @@ def test_a_bomb_takes_its_size_once_and_is_rejected(lone: FaultStage) -> None:
 
 
 def _most_kib(pid: int) -> int:
-    """Return the most memory that a process has had, as Linux counts it."""
+    """Return the peak memory of a process in KiB, as Linux counts it."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))

@@ -1,4 +1,4 @@
-"""Schedules with ids, their controls, and series, while routers die, stand still, or do not hear of their commits."""
+"""Tests of schedules with ids, their controls, and series, while routers die, stop, or lose answers to commits."""
 
 import time
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def test_kill_9_between_control_receipt_and_release(lone: FaultStage, rng: Rando
 
 
 def test_an_owner_that_stands_still_and_goes_on_when_another_has_its_partition(lone: FaultStage, rng: Random) -> None:
-    """Whoever takes over aborts its open transaction, with the occurrences and receipts in it."""
+    """The next owner aborts its open transaction, with the occurrences and receipts in it."""
     with _loaded(lone, rng, "one", "two") as routers:
         for _ in range(PAUSES):
             time.sleep(rng.uniform(0.5, 2.0))
@@ -52,10 +52,10 @@ def test_answers_are_lost_around_occurrences_and_receipts(
 
 @contextmanager
 def _loaded(stage: FaultStage, rng: Random, *names: str) -> Iterator[list[RouterProcess]]:
-    """Routers of these names under a load of schedules and controls; in the end the receipts must be true of all."""
+    """Run these routers under a load of schedules and controls; in the end check the receipts against all records."""
     out = stage.target()
     delay = stage.delay(default_target=out, **SMALL_BUCKETS, **RECURRING)
-    # By when a receipt was written, and nothing else, can be seen what it may not have missed.
+    # Only the write time of a receipt shows which records it must not have missed.
     stage.alter(f"{delay}.receipts", APPEND_TIME)
     routers = [stage.router(name, instance_id=name, session_timeout="2s") for name in names]
     with ExitStack() as stack, NamedLoad(stage, delay, rng) as load:
@@ -70,7 +70,7 @@ def _loaded(stage: FaultStage, rng: Random, *names: str) -> Iterator[list[Router
 
 
 def _last_active(router: RouterProcess) -> str:
-    """When it last took the partition over; empty where it never has."""
+    """Return the time of its last take-over, or an empty text."""
     return max((str(event["timestamp"]) for event in router.events("partition_active")), default="")
 
 

@@ -1,4 +1,4 @@
-"""The line between router and broker: answers lost, connections cut, slow, silent or refused."""
+"""Tests of the line between router and broker: lost answers, cut connections, a slow, silent or refusing line."""
 
 import time
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ def test_the_line_is_long(one_node: Proxied, lone: FaultStage, rng: Random) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("silent_s", [5, 25])
 def test_nothing_is_heard_for_a_while(silent_s: int, one_node: Proxied, lone: FaultStage, rng: Random) -> None:
-    """The longer silence outlasts the session and every transaction: the broker aborts what was open."""
+    """The longer silence outlasts the session and every transaction: the broker aborts the open ones."""
     (proxy,) = one_node.proxies
     with _loaded(lone, rng):
         time.sleep(1)
@@ -85,7 +85,7 @@ def test_nothing_is_heard_for_a_while(silent_s: int, one_node: Proxied, lone: Fa
 def test_one_direction_is_dead_and_another_router_is_there(
     way: Way, silent_s: int, one_node: Proxied, lone: FaultStage, rng: Random
 ) -> None:
-    """Whoever is not heard writes on into the silence; whoever does not hear has committed what it takes for lost."""
+    """A router that is not heard writes on into the silence; a deaf one has committed without knowing it."""
     (proxy,) = one_node.proxies
     with (
         _loaded(lone, rng) as router,
@@ -119,7 +119,7 @@ def test_no_connection_is_had_for_a_while(one_node: Proxied, lone: FaultStage, r
 
 @contextmanager
 def _loaded(stage: FaultStage, rng: Random) -> Iterator[RouterProcess]:
-    """A router under a steady load; in the end every record must have arrived once."""
+    """Run a router under a steady load; in the end every record must have arrived once."""
     out = stage.target("out", 2)
     delay = stage.delay("delay", 2, default_target=out, **SMALL_BUCKETS)
     with stage.router() as router, Load(stage, [delay], rng, partitions=2, delays_ms=(0, 6_000)) as load:

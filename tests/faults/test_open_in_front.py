@@ -1,4 +1,4 @@
-"""Records that a router has released behind an open transaction cost its successor neither memory nor time."""
+"""Tests that records released behind an open transaction cost the next owner neither memory nor time."""
 
 import time
 from collections.abc import Iterator
@@ -18,11 +18,11 @@ POSTED_AT_ONCE = 20_000
 """A fifth of the queue of a producer."""
 
 MORE_S = 3.0
-"""A busy machine starts a process slower one time than another."""
+"""Start times vary on a busy machine."""
 
 MORE_MIB = 50.0
 SETTLED_S = 3.0
-"""After this long a process that is ready has read what it reads."""
+"""A process that has been ready for this long has ended its reads."""
 
 RESTART_WITHIN_S = 60.0
 RELEASED_WITHIN_S = 240.0
@@ -30,14 +30,14 @@ RELEASED_WITHIN_S = 240.0
 
 @pytest.fixture
 def stage(kafka: local_kafka.Cluster, tmp_path: Path) -> Iterator[Stage]:
-    """A stage of the test's own."""
+    """Yield a stage of the test's own."""
     made = Stage(kafka.bootstrap, tmp_path)
     yield made
     made.print_logs()
 
 
 class Cost(NamedTuple):
-    """The price of a start: seconds until the router is ready, and most memory of the process."""
+    """The cost of a start: seconds until the router is ready, and the peak memory of the process."""
 
     ready_s: float
     peak_mib: float
@@ -88,7 +88,7 @@ def _cost_of_restart(router: RouterProcess) -> Cost:
 
 
 def _sources(stage: Stage, topic: str) -> int:
-    """Return how many records are committed, each of another origin; AssertionError where two have the same."""
+    """Return the number of committed records. Raise AssertionError if two have the same origin."""
     origins = [dict(record.headers).get("delay-source") for record in read(stage.kafka, ranges(stage.kafka, [topic]))]
     assert len(origins) == len(set(origins)), "a record is there twice"
     return len(origins)

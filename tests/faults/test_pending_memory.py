@@ -1,4 +1,4 @@
-"""Millions of pending records in a process that has no more memory than the chart gives it by default."""
+"""Tests millions of pending records in a process with the default memory of the chart."""
 
 import re
 from pathlib import Path
@@ -61,7 +61,7 @@ def _is_sealed(stage: FaultStage, delay: str) -> bool:
 
 
 def _is_within_the_limit(router: RouterProcess) -> None:
-    """Assert that the process has never had more memory than its container is allowed."""
+    """Assert that the peak memory of the process stays below the limit of its container."""
     limit_mib = parse_size_bytes(f"{yaml.safe_load(VALUES.read_text())['resources']['limits']['memory']}B") // MIB
     status = Path(f"/proc/{router.pid}/status").read_text()
     most = re.search(r"VmHWM:\s+(\d+) kB", status)

@@ -1,4 +1,4 @@
-"""A producer quota far below what is due: transactions shrink to what the brokers take, so that there is progress."""
+"""Tests a producer quota far below the due volume: transactions shrink to the accepted size, which ensures progress."""
 
 import time
 
@@ -13,7 +13,7 @@ BYTES_A_SECOND = 300_000
 RECORDS = 12_000
 VALUE = b"x" * 1_000
 LONGEST_STILL_S = 60.0
-"""Without a new record in the target: an abandoned transaction, the take-over after it, and the next one."""
+"""The time without a new record in the target: an abandoned transaction, the take-over after it, and the next one."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -32,7 +32,7 @@ def test_a_burst_under_a_quota_leaves_without_being_written_again_and_again(lone
         assert any("quota" in why for why in whys), whys
         assert router.metric(f'throttled_seconds_total{{topic="{delay}"}}') > 1
         assert settled(lone, at_least=RECORDS).released_once == RECORDS
-        # Besides the records themselves, those of transactions that were abandoned, and a marker for each.
+        # Besides the records themselves: records of abandoned transactions, and a marker for each transaction.
         assert lone.offsets(out) < 1.5 * RECORDS
         assert router.stop() == 0
 
@@ -44,7 +44,7 @@ def _limit(stage: FaultStage, client_id: str) -> None:
 
 
 def _watched(stage: FaultStage, router: RouterProcess, out: str) -> set[str]:
-    """Wait until all is there, and collect what the router says meanwhile; AssertionError when nothing moves."""
+    """Wait until all records have arrived, and collect the router's reports. Raise AssertionError without progress."""
     whys: set[str] = set()
     there, moved_s = 0, time.monotonic()
     while there < RECORDS:

@@ -1,4 +1,4 @@
-"""Operators who change the same policies at once, through different routers, while records flow."""
+"""Tests operators who change the same policies at once, through different routers, while records flow."""
 
 import threading
 from random import Random

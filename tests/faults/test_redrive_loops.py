@@ -1,4 +1,4 @@
-"""Records that are rejected, redriven and rejected again, by several redrives at a time and by some that are killed."""
+"""Tests records that are rejected, redriven and rejected again, by parallel redrives, some of which are killed."""
 
 import json
 import signal
@@ -49,7 +49,7 @@ def test_each_record_is_redriven_as_often_as_may_be_and_then_released_once(lone:
 
 
 def _race(options: list[str], rng: Random) -> None:
-    """Run redrives at the same time, of which some are killed around a commit; each ends, or says who goes on."""
+    """Run redrives at the same time, some of them killed around a commit; each ends, or names the one that goes on."""
     calls = [
         redrive_call(*options),
         redrive_call(*options, killed="before", at=rng.randint(1, 4)),
@@ -59,7 +59,7 @@ def _race(options: list[str], rng: Random) -> None:
     runs: list[subprocess.Popen[str]] = []
     for call in rng.sample(calls, len(calls)):
         runs.append(subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-        # So that some are overtaken before they have driven anything, and some in the middle.
+        # Some are overtaken before they have driven anything, and some in the middle.
         time.sleep(rng.uniform(0, 1))
     for run in runs:
         _, told = run.communicate(timeout=90)
@@ -68,7 +68,7 @@ def _race(options: list[str], rng: Random) -> None:
 
 
 def _redrive_to_the_end(router: RouterProcess, options: list[str], *, over_limit: int) -> None:
-    """Redrive until nothing is left but so many over the limit; the router rejects again a little later."""
+    """Redrive until only this number of records over the limit remains; the router rejects again a little later."""
     report = {}
     for _ in range(60):
         done = router.command("rejected", "redrive", *options[:1], *options[3:])

@@ -1,8 +1,8 @@
-"""Requests that the client library repeats by itself, while the first copy is still on its way.
+"""Tests requests that the client library repeats by itself, while the first copy is still on its way.
 
 The proxy keeps a request, cuts its connection, lets librdkafka send it again, and gives the kept one to the broker in
-the middle of the next transaction. A router that began that with the same epoch would see half of it committed, or
-aborted: records doubled and lost, at or below W and so for ever.
+the middle of the next transaction. If a router began that one with the same epoch, half of it would be committed, or
+aborted: records would be doubled or lost, at or below W and so for ever.
 """
 
 import logging
@@ -42,7 +42,7 @@ def test_an_endtxn_that_commits_comes_late(repeats: int, one_node: Proxied, lone
 
 @pytest.mark.parametrize("repeats", [1, pytest.param(25, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])])
 def test_an_endtxn_that_aborts_comes_late(repeats: int, one_node: Proxied, lone: FaultStage, rng: Random) -> None:
-    """The target takes each record and no large batch, which every new owner has to find out by aborting."""
+    """The target refuses large batches, which every new owner has to find out by an abort."""
     (proxy,) = one_node.proxies
     number = 0
     with _serving(lone, rng, batch_bytes=20_000) as router:
@@ -60,7 +60,7 @@ def _has_kept(proxy: Proxy, number: int) -> bool:
 
 
 def _abort(proxy: Proxy, stage: FaultStage, has_aborted: Callable[[], bool]) -> None:
-    """Have a batch refused; an owner that knows the target by now is cut off, and the next one does not know it."""
+    """Cause a refused batch. If the owner knows the target by now, cut it off: the next one does not know it."""
     (delay,) = stage.delays
     for _ in range(10):
         at = b"%d" % (now_ms() + 300)
@@ -115,7 +115,7 @@ def test_nothing_of_a_transaction_is_committed_when_one_delivery_failed(one_node
     producer.produce(topic, b"good", partition=0)
     assert producer.flush(10) == 0
     producer.produce(topic, b"x" * 2_000, partition=1, on_delivery=lambda error, _: failed.append(error))
-    # Nobody looks at the report: commit has to know of it by itself.
+    # The test ignores the delivery report: commit has to know of the failure by itself.
     assert producer.flush(10) == 0
     assert failed[0] is not None
     assert failed[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
@@ -130,7 +130,7 @@ def test_nothing_of_a_transaction_is_committed_when_one_delivery_failed(one_node
 def test_a_router_whose_connections_are_cut_all_the_time_makes_progress(
     one_node: Proxied, lone: FaultStage, rng: Random
 ) -> None:
-    """Cut on until there were so many commits; a router that waited ever longer would come to a stand."""
+    """The cuts go on until there are enough commits; a router with ever longer waits would come to a stop."""
     (proxy,) = one_node.proxies
     with _serving(lone, rng) as router:
         enough = _committed(router, lone) + COMMITS_UNDER_CUTS
@@ -139,14 +139,14 @@ def test_a_router_whose_connections_are_cut_all_the_time_makes_progress(
             assert time.monotonic() < until_s, f"not {COMMITS_UNDER_CUTS} commits after {proxy.effects}"
             for _ in range(3):
                 proxy.cut()
-                # A slow machine needs one of the longer ones to get as far as a commit.
+                # A slow machine needs one of the longer pauses to reach a commit.
                 time.sleep(rng.uniform(0.1, 1.0))
     assert proxy.effects["cut"] >= COMMITS_UNDER_CUTS, proxy.effects
 
 
 @contextmanager
 def _serving(stage: FaultStage, rng: Random, *, batch_bytes: int = 1_000_000) -> Iterator[RouterProcess]:
-    """A router of one partition under load, whose transactions go to several; the auditor looks at the end."""
+    """Run a router of one partition under load, whose transactions go to several; audit at the end."""
     out = stage.target("out", 3, config={"max.message.bytes": str(batch_bytes)})
     delay = stage.delay("delay", default_target=out)
     with stage.router() as router, Load(stage, [delay], rng, delays_ms=(0, 500)) as load:
@@ -172,7 +172,7 @@ def _wait_delivered(proxy: Proxy) -> None:
 
 
 def _wait_committed(router: RouterProcess, stage: FaultStage) -> None:
-    """Until the router goes on: the next request to go astray has to be one of its own."""
+    """Wait until the router goes on: the next request to go astray has to be one of its own."""
     before = _committed(router, stage)
     wait_until(lambda: _committed(router, stage) > before, "another transaction")
 
@@ -189,7 +189,7 @@ def _were_refused(proxy: Proxy, kept: int) -> None:
 
 
 def _telling(running: Proxied, stage: FaultStage) -> tuple[RenewableProducer, str]:
-    """A producer like a router's, and a topic for it."""
+    """Return a producer like a router's, and a topic for it."""
     return _producer(running, stage), stage.target("told", 3)
 
 
@@ -203,7 +203,7 @@ def _producer(running: Proxied, stage: FaultStage) -> RenewableProducer:
 
 
 def _transaction(producer: RenewableProducer, topic: str) -> None:
-    # Past the check, to see whether every loss is told of, the tenth of the same kind as the first.
+    # Past the check, to see whether every loss is reported, the tenth of the same kind as the first.
     Producer.begin_transaction(producer)
     for partition in range(3):
         producer.produce(topic, b"v", partition=partition)
@@ -230,7 +230,7 @@ def test_every_lost_connection_is_told_of_before_commit_returns(one_node: Proxie
 
 @pytest.mark.slow
 def test_a_connection_that_was_idle_is_no_loss(one_node: Proxied, lone: FaultStage) -> None:
-    """As brokers close it after ``connections.max.idle.ms``."""
+    """Brokers close idle connections after ``connections.max.idle.ms``."""
     (proxy,) = one_node.proxies
     producer, topic = _telling(one_node, lone)
     producer.begin_transaction()

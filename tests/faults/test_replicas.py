@@ -1,4 +1,4 @@
-"""Fewer replicas than writers ask for, and leaders that change without anybody being killed."""
+"""Tests of too few replicas for writers, and of leaders that change while all brokers run."""
 
 import json
 import time
@@ -26,7 +26,7 @@ FAILED_OVER_S = 12.0
 def test_a_topic_has_fewer_replicas_in_sync_than_it_must(
     whose: str, three_nodes: Proxied, replicated: FaultStage, rng: Random
 ) -> None:
-    """Not the broker that went away stops releases, which others stand in for, but what is asked of those."""
+    """The other brokers replace the missing one; only the required number of replicas stops releases."""
     router, load, delay = _loaded(replicated, rng)
     (out,) = replicated.targets
     topics = {
@@ -45,7 +45,7 @@ def test_a_topic_has_fewer_replicas_in_sync_than_it_must(
             _wait_until_told(router)
             time.sleep(FAILED_OVER_S)
             _wait_until_told(router)
-            # To be looked up later: a new leader does not tell where its log ends while too few replicas are in sync.
+            # The times are looked up later: a new leader does not give its log end while too few replicas are in sync.
             from_ms = now_ms()
             time.sleep(3)
             to_ms = now_ms()
@@ -112,7 +112,7 @@ def _require(stage: FaultStage, topics: Sequence[str], replicas: int) -> None:
 
 
 def _wait_until_told(router: RouterProcess) -> None:
-    """Not ready, and every partition that is not served says why."""
+    """Wait until the router is not ready, and gives a reason for every partition that is not served."""
 
     def is_told() -> bool:
         _, body = router.http("/readyz")

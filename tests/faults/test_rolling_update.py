@@ -1,4 +1,4 @@
-"""Routers of the version before and of this one in one group, while records flow: nothing is lost or doubled."""
+"""Tests routers of the previous and of this version in one group, while records flow: no loss, no duplicates."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from tests.integration.stored_buckets import state
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 BEFORE = "0baa04afbb25a7160f9d04433eb158299b0ddaf6"
-"""A commit of the version before, whose rules were of version 2."""
+"""A commit of the previous version, whose rules were of version 2."""
 
 ROOMS = ("index", "sidecar", "snapshots")
 PARTITIONS = 4
@@ -34,7 +34,7 @@ KILLS = 6
 
 @pytest.fixture(scope="module")
 def version_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the code of the version before; skip aloud in a shallow clone, and fail there in CI."""
+    """Return a folder with the code of the previous version; skip in a shallow clone, and fail there in CI."""
     folder = tmp_path_factory.mktemp("version-before")
     call = ["git", "archive", "--format=tar", BEFORE, *ROOMS]
     archive = subprocess.run(call, cwd=Path(__file__).parents[2], capture_output=True, check=False)
@@ -53,7 +53,7 @@ class Fleet:
     def __init__(self, stage: FaultStage, version_before: Path, *, named: bool) -> None:
         self._version_before = version_before
         out = stage.target("out", 2)
-        # Without a state: one that tests begin with is of the version of now.
+        # Without a state, since the state that tests begin with is of the present version.
         self.delay = stage.delay("delay", PARTITIONS, begun=False, default_target=out, **SMALL_BUCKETS)
         self.old, self.new = (
             [
@@ -64,7 +64,7 @@ class Fleet:
         )
 
     def start_old(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Start the routers of the version before, and wait until they are ready."""
+        """Start the routers of the previous version, and wait until they are ready."""
         for router in self.old:
             self.start(router, monkeypatch)
         for router in self.old:
@@ -74,7 +74,7 @@ class Fleet:
         """Start a router with the code of its version."""
         with monkeypatch.context() as environ:
             if router in self.old:
-                # The folder a process is started in is where its interpreter looks first.
+                # The interpreter first looks in the folder in which its process is started.
                 environ.chdir(self._version_before)
                 environ.setenv("PYTHONPATH", str(self._version_before))
             router.start()
@@ -108,7 +108,7 @@ def test_one_router_after_the_other_is_brought_up_to_date(
 def test_what_has_been_served_by_this_version_waits_until_the_one_before_is_gone(
     version_before: Path, lone: FaultStage, rng: Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in a rollout that begins with one router more, which then fails."""
+    """A rollout may begin with one additional router, which then fails."""
     fleet = Fleet(lone, version_before, named=False)
     (old, other_old), (new, other_new) = fleet.old, fleet.new
     with old, other_old, new, other_new, _load(lone, fleet, rng) as load:
@@ -164,7 +164,7 @@ def test_an_upgrade_that_is_killed_rolled_back_and_made_again(
 
 
 def _send_backlog(stage: FaultStage, delay: str, rng: Random) -> None:
-    """Send records that are due at random times, from while the version before serves until after the rollback."""
+    """Send records that are due at random times, from the time of the previous version until after the rollback."""
     began_ms = now_ms()
     for number in range(BACKLOG):
         due_ms = began_ms + rng.randrange(5_000, BACKLOG_MS)
@@ -173,12 +173,12 @@ def _send_backlog(stage: FaultStage, delay: str, rng: Random) -> None:
 
 
 def _in_buckets(stage: FaultStage, delay: str) -> int:
-    """Count the entries of all buckets that the state names."""
+    """Return the number of entries in all buckets of the state."""
     return sum(each.entries for partition in range(PARTITIONS) for each in state(stage, delay, partition).buckets)
 
 
 def _start_and_die(router: RouterProcess, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a router die at a named place of its first take-over."""
+    """Let a router die at a failpoint of its first take-over."""
     with monkeypatch.context() as environ:
         environ.setenv(failpoints.VARIABLE, place)
         router.start()
@@ -186,7 +186,7 @@ def _start_and_die(router: RouterProcess, place: str, monkeypatch: pytest.Monkey
 
 
 def _wait_until_rolled_back(*routers: RouterProcess) -> None:
-    """Wait until the version before refuses what this version has served, and says by which version it was served."""
+    """Wait until the previous version refuses partitions that this one has served, and names the version."""
     refused: dict[str, str] = {}
 
     def are_refused() -> bool:

@@ -1,4 +1,4 @@
-"""The short form of ``make soak``: a minute, in which all of its parts have their turn."""
+"""Runs the short form of ``make soak``: a minute in which each of its parts has its turn."""
 
 import re
 import subprocess

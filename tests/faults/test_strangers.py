@@ -1,4 +1,4 @@
-"""Other producers and owners that should not be there, or do not know that they are no longer."""
+"""Tests of foreign producers and former owners."""
 
 import time
 from random import Random
@@ -14,7 +14,7 @@ SESSION = {"session_timeout": "2s"}
 
 @pytest.mark.slow
 def test_a_stranger_takes_our_transactional_id(lone: FaultStage, rng: Random) -> None:
-    """It fences the router, which asks the group, finds the partition its own, and takes it back."""
+    """The stranger fences the router, which asks the group, finds that it owns the partition, and takes it back."""
     out = lone.target("out", 2)
     delay = lone.delay("delay", 2, default_target=out, **SMALL_BUCKETS)
     with lone.router() as router, Load(lone, [delay], rng, partitions=2, delays_ms=(0, 6_000)) as load:
@@ -34,7 +34,7 @@ def test_a_stranger_takes_our_transactional_id(lone: FaultStage, rng: Random) ->
 
 @pytest.mark.slow
 def test_a_foreign_transaction_hangs_on_the_target_and_on_the_state(lone: FaultStage, rng: Random) -> None:
-    """Readers of the target wait, the router does not; one on the state makes a take-over wait, and nothing worse."""
+    """Readers of the target wait, the router does not; a transaction on the state only delays a take-over."""
     out = lone.target("out", 2)
     delay = lone.delay("delay", 2, default_target=out, **SMALL_BUCKETS)
     foreign = Producer({**lone.kafka, "transactional.id": f"{lone.word}.foreign", "transaction.timeout.ms": 60_000})
@@ -44,7 +44,7 @@ def test_a_foreign_transaction_hangs_on_the_target_and_on_the_state(lone: FaultS
         foreign.begin_transaction()
         for partition in (0, 1):
             foreign.produce(out, b"foreign", partition=partition)
-            # A progress-like key of nobody's: aborted below, so never part of the state.
+            # Looks like a key of the state, but is aborted below, so it never becomes part of the state.
             foreign.produce(f"{delay}.delay-state", b"foreign", b"foreign", partition)
         assert foreign.flush(20) == 0
         before = router.metric(f'records_released_total{{target="{out}",topic="{delay}"}}')
@@ -88,7 +88,7 @@ def test_owners_that_were_stopped_and_go_on_later(lone: FaultStage, rng: Random)
 
 @pytest.mark.slow
 def test_a_stranger_with_a_stale_epoch_cannot_write(lone: FaultStage, rng: Random) -> None:
-    """An old owner that never learned of the new one: its transaction is refused by the coordinator."""
+    """An old owner never learned of the new one: the coordinator refuses its transaction."""
     out = lone.target()
     delay = lone.delay(default_target=out)
     zombie = Producer({**lone.kafka, "transactional.id": f"{lone.group_id}.{delay}.0"})

@@ -1,4 +1,4 @@
-"""SIGSTOP at every named place: another router takes over, and the one that was stopped goes on from there."""
+"""Stops routers at every failpoint: another router takes over, and the stopped one goes on from there."""
 
 import time
 from random import Random
@@ -14,7 +14,7 @@ from tests.integration.scenario import Load, wait_until
 
 SESSION = {"session_timeout": "2s"}
 REACHED_WITHIN_S = 60.0
-# Those of adopting are passed only where a job has staged something.
+# Routers pass the failpoints of adoption only if a job has staged buckets.
 ADOPTING = [place for place in failpoints.PLACES if place.startswith("adopt.")]
 # The command end-transaction passes the others: test_forgotten.py.
 PLACES = [place for place in failpoints.PLACES if not place.startswith(("adopt.", "ending."))]
@@ -29,7 +29,7 @@ def test_it_goes_on_where_it_was_stopped_and_owns_nothing(
     delay = lone.delay(default_target=out, **SMALL_BUCKETS)
     first, second = (lone.router(name, instance_id=name, **SESSION) for name in ("first", "second"))
     with first, second, Load(lone, [delay], rng, a_second=150, delays_ms=(0, 8_000)) as load:
-        # So that there are buckets to be loaded, merged and removed.
+        # This run makes buckets that can be loaded, merged and removed.
         first.start_and_wait()
         time.sleep(4)
         first.kill()
@@ -50,7 +50,7 @@ def test_it_goes_on_with_adopting_what_the_other_has_adopted(
     with first, second:
         first.start_and_wait()
         lone.send_many(delay, list(some_records(rng, 300)))
-        # So that a watermark is in front of what is adopted, and that has to catch up.
+        # A watermark then lies in front of the adopted buckets, so that they have to catch up.
         wait_until(lambda: len(lone.records(out)) > 0, "the first ones are released")
         first.kill()
         lone.send_many(delay, list(some_records(rng, 3_000)))
@@ -79,7 +79,7 @@ def _stop_while_the_other_takes_over(
 
 
 def _both_are_well(first: RouterProcess, second: RouterProcess) -> None:
-    # What an owner refers to never goes; from one who is not the owner any more it may be gone.
+    # A segment that an owner refers to never disappears; a former owner may find that segments are gone.
     assert not second.events("segment_damaged")
     for router in (first, second):
         assert not router.events("partition_failed")

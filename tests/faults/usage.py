@@ -1,4 +1,4 @@
-"""Memory, open files and threads of routers over a soak, and whether they grew."""
+"""Samples memory, open files and threads of routers over a soak, and finds growth."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -10,16 +10,17 @@ import psutil
 from tests.integration.router_process import RouterProcess
 
 GROWTH_BYTES = 64 * 1_048_576
-"""When even the least of the last third of a life is that much more than what was usual in the first, it has a leak.
-What a router takes for partitions of another that is away, some 25 files and 12 threads for each, comes and goes."""
+"""A leak: the minimum of the last third of a life exceeds the median of the first by this. A router that takes over
+the partitions of an absent one needs some 25 files and 12 threads for each, for a while.
+"""
 
 GROWTH_COUNT = 20
 FEWEST_SAMPLES = 30
-"""Processes that were killed sooner say nothing about growth."""
+"""Shorter lives of killed processes say nothing about growth."""
 
 
 class Sample(NamedTuple):
-    """What a process had at one moment."""
+    """The resources of a process at one moment."""
 
     resident_bytes: int
     files: int
@@ -27,13 +28,13 @@ class Sample(NamedTuple):
 
 
 class Usage:
-    """Samples of each life of each router; a restart begins a new one."""
+    """Samples of each life of each router; a restart begins a new life."""
 
     def __init__(self) -> None:
         self._lives: defaultdict[tuple[str, int], list[Sample]] = defaultdict(list)
 
     def sample(self, routers: Iterable[RouterProcess]) -> None:
-        """Look at those that run."""
+        """Sample the running routers."""
         for router in routers:
             if router.running:
                 process = psutil.Process(router.pid)
@@ -42,11 +43,11 @@ class Usage:
                 self.add(str(router.config), router.pid, now)
 
     def add(self, name: str, pid: int, sample: Sample) -> None:
-        """Take in one sample of this life."""
+        """Add one sample of a life."""
         self._lives[name, pid].append(sample)
 
     def complaints(self) -> list[str]:
-        """A line for each life in which something grew."""
+        """Return a line for each life in which a resource grew."""
         found: list[str] = []
         for (name, pid), samples in self._lives.items():
             if len(samples) < FEWEST_SAMPLES:
@@ -60,7 +61,7 @@ class Usage:
         return found
 
     def summary(self) -> str:
-        """The most of each, and how long the longest life was looked at."""
+        """Return the peak of each resource, and the length of the longest life."""
         samples = [sample for life in self._lives.values() for sample in life]
         longest = max((len(life) for life in self._lives.values()), default=0)
         most = Sample(*(max(column) for column in zip(*samples, strict=True))) if samples else Sample(0, 0, 0)

@@ -1,1 +1,1 @@
-"""The chart: linted, rendered, validated against Kubernetes' schemas; its alerts and its dashboard."""
+"""Tests the chart: linted, rendered, validated against Kubernetes' schemas; its alerts and its dashboard."""

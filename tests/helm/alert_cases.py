@@ -1,9 +1,9 @@
-"""Series in which all is well, and for each alert the fault that it is for; one sample a minute."""
+"""Defines healthy series, and for each alert a fault that fires it; one sample a minute."""
 
 from typing import Final, NamedTuple
 
 SAMPLES: Final = 240
-"""Minutes that every series lasts."""
+"""The length of every series in minutes."""
 
 HEALTHY: Final[dict[str, str]] = {
     'delay_router_build_info{instance="a",version="1"}': "1+0x240",
@@ -11,15 +11,15 @@ HEALTHY: Final[dict[str, str]] = {
     'delay_router_partition_state{instance="a",topic="t",partition="0",state="active"}': "1+0x240",
     'delay_router_partition_state{instance="a",topic="t",partition="0",state="refused"}': "0+0x240",
     'delay_router_partition_state{instance="b",topic="t",partition="1",state="active"}': "1+0x240",
-    # The next record is due in half a minute, always; on the other router a long time from now.
+    # The next record is always due in half a minute; on the other router a long time from now.
     'delay_router_next_due_timestamp_seconds{instance="a",topic="t"}': "30+60x240",
     'delay_router_next_due_timestamp_seconds{instance="b",topic="t"}': "900000+60x240",
-    # An hour of log is needed, of a week that is kept.
+    # The router needs an hour of the log, which is kept for a week.
     'delay_router_needed_from_timestamp_seconds{instance="a",topic="t",partition="0"}': "-3600+60x240",
     'delay_router_delay_topic_retention_seconds{instance="a",topic="t"}': "604800+0x240",
     'delay_router_delay_topic_retention_seconds{instance="a",topic="for-ever"}': "Inf+0x240",
     'delay_router_needed_from_timestamp_seconds{instance="a",topic="for-ever",partition="0"}': "-9e8+60x240",
-    # A burst beyond what a target may be given, which is gone after half an hour, and comes again.
+    # A burst beyond the rate of a target, which is gone after half an hour, and comes again.
     'delay_router_held_records{instance="a",topic="t"}': "0+0x30 3000-100x30 0+0x30 3000-100x30 0+0x116",
     # Half a minute, which ends by itself.
     'delay_router_hidden_by_open_transaction_seconds{instance="a",topic="t",partition="0"}': "0+0x60 30 0+0x178",
@@ -33,7 +33,7 @@ HEALTHY: Final[dict[str, str]] = {
     'delay_router_records_rejected_total{instance="a",topic="t",reason="INVALID_SCHEDULE"}': "0+10x240",
     'delay_router_transactions_total{instance="a",topic="t",outcome="committed"}': "0+600x240",
     'delay_router_transactions_total{instance="a",topic="t",outcome="aborted"}': "0+6x240",
-    # A connection is lost now and then, and all of them when the brokers are restarted one by one.
+    # A connection is lost sometimes, and all of them when the brokers are restarted one by one.
     'delay_router_renewals_total{instance="a",topic="t"}': "0+0x20 1+0x40 2+1x5 7+0x174",
     'delay_router_renewals_total{instance="b",topic="t"}': "0+0x60 1+1x5 6+0x174",
     # One failure in an hour is tried again and forgotten.
@@ -43,7 +43,7 @@ HEALTHY: Final[dict[str, str]] = {
 
 
 class Fault(NamedTuple):
-    """Series in place of healthy ones (empty: gone) from the beginning, and when its alert must fire, in minutes."""
+    """Series that replace healthy ones from the beginning (empty: gone), and the minute in which the alert fires."""
 
     alert: str
     series: dict[str, str]
@@ -68,7 +68,7 @@ FAULTS: Final = (
         silent_at=59,
     ),
     Fault(
-        # It was there before, long silent about what was lost then, and tells of more now.
+        # The counter existed before, long unchanged after an old loss, and rises now.
         "DelayRouterRecordsLost",
         {'delay_router_records_lost_total{instance="a",topic="t"}': "7+0x60 9+0x180"},
         fires_at=65,
@@ -161,7 +161,7 @@ FAULTS: Final = (
         silent_at=8,
     ),
     Fault(
-        # Nothing was ever accepted, so there is no counter of it.
+        # No record was ever accepted, so the counter of accepted records does not exist.
         "DelayRouterRejecting",
         {'delay_router_records_rejected_total{instance="a",topic="other",reason="TARGET_MISSING"}': "0+1x240"},
         fires_at=20,
@@ -180,14 +180,14 @@ FAULTS: Final = (
         silent_at=24,
     ),
     Fault(
-        # One every two minutes, of one of two partitions.
+        # One every two minutes, in one of two partitions.
         "DelayRouterConnectionsCut",
         {'delay_router_renewals_total{instance="a",topic="t"}': "0+0.5x240"},
         fires_at=70,
         silent_at=30,
     ),
     Fault(
-        # Of loads, while seals of the same topic go well.
+        # Loads fail, while seals of the same topic succeed.
         "DelayRouterUpkeepFailing",
         {'delay_router_load_failures_total{instance="a",topic="t"}': "0+1x240"},
         fires_at=40,

@@ -1,4 +1,4 @@
-"""The chart as the tests see it: rendered with each of its ``ci`` values, and taken apart."""
+"""Renders the chart with each of its ``ci`` values, and finds resources in the result."""
 
 import functools
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ CHART: Final = Path(__file__).parents[2] / "helm" / "delay-router"
 VALUES: Final = tuple(sorted((CHART / "ci").glob("*-values.yaml")))
 
 OLDEST: Final = "1.27.0"
-"""What ``kubeVersion`` in Chart.yaml asks for at least."""
+"""The minimum of ``kubeVersion`` in Chart.yaml."""
 
 NEWEST: Final = kubernetes_validate.latest_version()
 
@@ -22,13 +22,13 @@ Resource = dict[str, Any]
 
 
 def values(name: str) -> Path:
-    """``ci/<name>-values.yaml``."""
+    """Return the path of ``ci/<name>-values.yaml``."""
     return CHART / "ci" / f"{name}-values.yaml"
 
 
 @functools.cache
 def rendered(file: Path, *arguments: str, version: str = NEWEST) -> Sequence[Resource]:
-    """Every resource of a release called ``r``, for a version of Kubernetes."""
+    """Return every resource of a release called ``r``, for a version of Kubernetes."""
     options = ("--values", file, "--kube-version", version, "--namespace", "delayed", *arguments)
     done = tools.run("helm", "template", "r", CHART, *options)
     assert done.returncode == 0, done.stderr
@@ -36,12 +36,12 @@ def rendered(file: Path, *arguments: str, version: str = NEWEST) -> Sequence[Res
 
 
 def of_kind(resources: Sequence[Resource], kind: str) -> list[Resource]:
-    """The resources of one kind."""
+    """Return the resources of one kind."""
     return [resource for resource in resources if resource["kind"] == kind]
 
 
 def the(resources: Sequence[Resource], kind: str) -> Resource:
-    """The router's own resource of a kind: no hook, and not the dashboard."""
+    """Return the router's own resource of a kind, without hooks and without the dashboard."""
     (found,) = (each for each in of_kind(resources, kind) if not _is_beside_the_router(each["metadata"]))
     return found
 
@@ -51,7 +51,7 @@ def _is_beside_the_router(metadata: Resource) -> bool:
 
 
 def pods(resources: Sequence[Resource]) -> Iterator[tuple[str, Resource]]:
-    """(name for messages, pod specification) of everything that makes pods."""
+    """Yield (name for messages, pod specification) of every resource that makes pods."""
     for resource in resources:
         name = f"{resource['kind']} {resource['metadata']['name']}"
         if resource["kind"] == "Pod":
@@ -61,5 +61,5 @@ def pods(resources: Sequence[Resource]) -> Iterator[tuple[str, Resource]]:
 
 
 def identity(file: Path) -> str:
-    """Name of a values file in the name of a test."""
+    """Return the name of a values file for the name of a test."""
     return file.name.removesuffix("-values.yaml")

@@ -1,4 +1,4 @@
-"""What a router exports: every metric with its labels, from the code that exports it."""
+"""Lists the exported metrics of a router with their labels, from the code that exports them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -24,14 +24,14 @@ _CONFIG: Final = Config.model_validate({"kafka": {"bootstrap.servers": "nobody.i
 
 
 class Series(NamedTuple):
-    """A name with the labels that its samples carry, and every value of those labels that have few."""
+    """A series name with the labels of its samples, and every value of labels that have few."""
 
     labels: frozenset[str]
     values: Mapping[str, frozenset[str]]
 
 
 def catalogue() -> dict[str, Series]:
-    """Every series by the name under which it is queried."""
+    """Return every series by the name under which it is queried."""
     found: dict[str, Series] = {}
     for family in registry().collect():
         for sample in family.samples:
@@ -47,12 +47,12 @@ def catalogue() -> dict[str, Series]:
 
 
 def registry() -> CollectorRegistry:
-    """What a scrape collects, with a sample of every metric at least."""
+    """Return a registry with at least one sample of every metric."""
     metrics = Metrics()
     _fill(metrics)
     metrics.registry.register(DroppedLines(lambda: 0))
     metrics.registry.register(PartitionCollector(_statuses, lambda: 1))
-    # Never started, so it asks nobody.
+    # Never started, so it sends no requests.
     watch = PolicyWatch(_CONFIG, AdminClient({**_CONFIG.kafka}), metrics.registry)
     for policies in ({}, {DEFAULT: Policy(paused=True)}):
         watch._publish(PolicyTable(policies))
@@ -60,7 +60,7 @@ def registry() -> CollectorRegistry:
 
 
 def _fill(metrics: Metrics) -> None:
-    """Give each metric a sample: one with labels has none before."""
+    """Give each metric a sample, since a metric with labels has none at first."""
     metrics.lateness.observe("t", [1], 2)
     for metric in vars(metrics).values():
         names: Sequence[str] = getattr(metric, "_labelnames", ())

@@ -1,4 +1,4 @@
-"""What a PromQL expression speaks of: metrics, labels, and the values it matches; by tokens, not by a grammar."""
+"""Finds metrics, labels, and matched values in a PromQL expression, by tokens and not by a grammar."""
 
 import re
 from typing import Final, NamedTuple
@@ -15,7 +15,7 @@ _MADE: Final = re.compile(rf"label_replace\(.*?,\s*\"([A-Za-z_]+)\",\s*{_STRING}
 
 
 class Match(NamedTuple):
-    """``metric{label="value"}``, whatever the operator."""
+    """``metric{label="value"}``, with any operator."""
 
     metric: str
     label: str
@@ -24,13 +24,13 @@ class Match(NamedTuple):
 
 
 def metrics(expression: str) -> set[str]:
-    """Names of the router's metrics in an expression."""
+    """Return the names of the router's metrics in an expression."""
     names = (token["name"] for token in _TOKEN.finditer(expression) if token["name"])
     return {name for name in names if name.startswith(_PREFIX)}
 
 
 def matches(expression: str) -> list[Match]:
-    """Every matcher, with the metric it belongs to."""
+    """Return every matcher, with its metric."""
     return [
         Match(selector[1], matcher[1], matcher[2], matcher[3][1:-1])
         for selector in _SELECTOR.finditer(expression)
@@ -39,6 +39,6 @@ def matches(expression: str) -> list[Match]:
 
 
 def grouped(expression: str) -> set[str]:
-    """Labels by which is aggregated or joined, without those that ``label_replace`` makes."""
+    """Return the labels of aggregations and joins, without the labels that ``label_replace`` makes."""
     named = {label.strip() for group in _GROUPING.finditer(expression) for label in group[1].split(",")}
     return named - {made[1] for made in _MADE.finditer(expression)} - {""}

@@ -1,4 +1,4 @@
-"""The restricted profile of Kubernetes' Pod Security Standards, and what is asked beyond it."""
+"""Checks the restricted profile of Kubernetes' Pod Security Standards, and some rules beyond it."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -8,7 +8,7 @@ _HOST: Final = ("hostNetwork", "hostPID", "hostIPC")
 
 
 def breaches(pod: dict[str, Any]) -> Iterator[str]:
-    """What a pod specification does that it must not, or leaves open that it must settle."""
+    """Yield the breaches of a pod specification: forbidden settings, and missing ones that it must have."""
     context = pod.get("securityContext", {})
     yield from (f"{key} is set" for key in _HOST if pod.get(key))
     if context.get("runAsNonRoot") is not True:

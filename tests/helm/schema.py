@@ -1,6 +1,6 @@
-"""The part of the chart's ``values.schema.json`` that says what the configuration file may hold.
+"""Writes the part of the chart's ``values.schema.json`` that describes the configuration file.
 
-It follows from the router's own model; ``python -m tests.helm.schema`` writes it anew, and a test tells when it is old.
+It follows from the router's own model; ``python -m tests.helm.schema`` writes it anew, and a test fails if it is old.
 """
 
 import json
@@ -19,7 +19,7 @@ from sidecar.config.units import DurationMs, SizeBytes
 FILE: Final = Path(__file__).parents[2] / "helm" / "delay-router" / "values.schema.json"
 
 SET_BY_THE_CHART: Final = frozenset({"instance_id"})
-"""Keys of ``[router]`` that are not the user's: every pod has a name of its own."""
+"""Keys of ``[router]`` that the user must not set: every pod has its own name."""
 
 _PATTERNS: Final = {
     typing.get_args(DurationMs)[1]: "^(0|[0-9]{1,15}(ms|s|m|h|d))$",
@@ -29,19 +29,19 @@ _PLAIN: Final[dict[object, str]] = {bool: "boolean", int: "integer", str: "strin
 
 
 def definitions() -> dict[str, Any]:
-    """Closed schemas of the sections of the configuration file."""
+    """Return closed schemas of the sections of the configuration file."""
     anything = {"type": ["string", "integer", "boolean"]}
     return {
         "alias": {"oneOf": [{"type": "string"}, _section(AliasConfig)]},
         "delay_topic": _section(DelayTopicConfig),
-        # Only what `delay-router config` may show: all else could be a secret, and this ends in a ConfigMap.
+        # Only the keys that `delay-router config` may show: others could be secrets, and the values end in a ConfigMap.
         "kafka": _closed(dict.fromkeys(sorted(HARMLESS), anything)),
         "router": _section(RouterConfig, without=SET_BY_THE_CHART),
     }
 
 
 def updated(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema with these definitions in place of its own."""
+    """Return the schema with these definitions in place of its own."""
     return {**schema, "definitions": definitions()}
 
 
@@ -73,7 +73,7 @@ def _kind(field: FieldInfo) -> dict[str, Any]:
 
 
 def rendered(schema: dict[str, Any]) -> str:
-    """As the file holds it."""
+    """Return the text of the file."""
     return json.dumps(schema, indent=2) + "\n"
 
 

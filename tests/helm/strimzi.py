@@ -1,7 +1,7 @@
-"""The chart's example for Strimzi: the topics and the user of a router installed with ``ci/strimzi-values.yaml``.
+"""Writes the chart's example for Strimzi: topics and user of a router installed with ``ci/strimzi-values.yaml``.
 
-They follow from the router's own code; ``python -m tests.helm.strimzi`` writes them anew, and a test tells when they
-are old.
+They follow from the router's own code; ``python -m tests.helm.strimzi`` writes them anew, and a test fails if they are
+old.
 """
 
 from collections.abc import Iterator
@@ -32,13 +32,13 @@ _HEAD: Final = """\
 
 
 def config() -> Config:
-    """The configuration of these values."""
+    """Return the configuration in these values."""
     given = yaml.safe_load(VALUES.read_text())["config"]
     return Config.model_validate(given)
 
 
 def rendered() -> str:
-    """As the file holds it."""
+    """Return the text of the file."""
     chosen = config()
     documents = [yaml.safe_dump(_kafka_topic(wanted), sort_keys=False) for wanted in wanted_topics(chosen)]
     user = "\n".join(kafka_user(acls.needed(chosen), chosen.bootstrap, "User:delay-router"))
@@ -46,7 +46,7 @@ def rendered() -> str:
 
 
 def wanted_topics(chosen: Config) -> Iterator[WantedTopic]:
-    """Every topic that ``init --create-targets`` would make for the configuration."""
+    """Yield every topic that ``init --create-targets`` would make for the configuration."""
     for topic in chosen.delay_topics:
         for target in topic.named_targets():
             yield WantedTopic("target topic", target, PARTITIONS, REPLICAS, {"message.timestamp.type": "LogAppendTime"})
@@ -59,7 +59,7 @@ def wanted_topics(chosen: Config) -> Iterator[WantedTopic]:
 
 
 def _kafka_topic(wanted: WantedTopic) -> dict[str, Any]:
-    """A resource is named as Kubernetes allows, so that a topic may have another name."""
+    """Return the resource of a topic, with a name that Kubernetes allows, which may differ from the topic's name."""
     return {
         "apiVersion": API_VERSION,
         "kind": "KafkaTopic",

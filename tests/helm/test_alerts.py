@@ -1,4 +1,4 @@
-"""Each alert fires on its fault, and on nothing else; with all well, none does. Judged by promtool."""
+"""Tests by promtool that each alert fires on its own fault alone, and that healthy series fire none."""
 
 import json
 from pathlib import Path
@@ -16,12 +16,12 @@ _FIRING: Final = 'count by (alertname) (ALERTS{alertstate="firing"})'
 _SERVED: Final = {
     'delay_router_partition_state{instance="a",topic="orders.delay",partition="0",state="active"}': f"1+0x{SAMPLES}"
 }
-"""The delay topic that the chart's values name."""
+"""The delay topic in the chart's values."""
 
 
 @pytest.fixture(scope="module")
 def rules(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The rules as a release has them, all of them."""
+    """Return a file with all rules of a release."""
     shipped = chart.rendered(chart.values("monitored"), "--set", "prometheusRule.disabled=null")
     file = tmp_path_factory.mktemp("rules") / "alerts.yaml"
     file.write_text(yaml.safe_dump(chart.the(shipped, "PrometheusRule")["spec"]))
@@ -72,7 +72,7 @@ def test_every_alert_says_what_to_do(rules: Path) -> None:
 
 
 def _case(fault: dict[str, str], firing: dict[int, set[str]]) -> dict[str, Any]:
-    """One test of promtool: which alerts fire at which minute."""
+    """Return a test for promtool: the alerts that fire at each minute."""
     series = {**HEALTHY, **_SERVED, **fault}
     return {
         "interval": "1m",
@@ -89,7 +89,7 @@ def _case(fault: dict[str, str], firing: dict[int, set[str]]) -> dict[str, Any]:
 
 
 def _judged(rules: Path, cases: list[dict[str, Any]]) -> str:
-    """What promtool has to say; nothing when everything is as expected."""
+    """Return promtool's complaints, or an empty text."""
     file = rules.parent / "cases.json"
     file.write_text(json.dumps({"rule_files": [rules.name], "evaluation_interval": "1m", "tests": cases}))
     done = tools.run("promtool", "test", "rules", file)

@@ -1,4 +1,4 @@
-"""The chart's default memory limit has room for the router's defaults, as ``check`` counts."""
+"""Tests that the router's defaults fit into the chart's default memory limit, by the count of ``check``."""
 
 import yaml
 

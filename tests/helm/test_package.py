@@ -1,4 +1,4 @@
-"""The chart as ``make chart`` packages it: what is in it, and that it renders as the folder does."""
+"""Tests the chart as ``make chart`` packages it: its content, and that it renders like the folder."""
 
 import subprocess
 import tarfile

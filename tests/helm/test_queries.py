@@ -1,4 +1,4 @@
-"""Every expression of the dashboard and of the alerts names what the router exports, by the labels it carries."""
+"""Tests that the expressions of dashboard and alerts name exported metrics and their labels."""
 
 import json
 import re
@@ -44,7 +44,7 @@ def test_an_expression_names_what_is_exported(place: str, expression: str) -> No
 
 
 def problems(expression: str) -> list[str]:
-    """What an expression names that no router exports."""
+    """Return a message for each metric, label or value in an expression that no router exports."""
     names = promql.metrics(expression)
     if not names:
         return ["no metric of the router"]
@@ -96,7 +96,7 @@ def test_every_metric_is_on_the_dashboard() -> None:
     families = {re.sub(r"_(bucket|count|sum)$", "", name) for name in shown}
     exports = {re.sub(r"_(bucket|count|sum)$", "", name) for name in _CATALOGUE}
     left_out = exports - families
-    # An offset means nothing to an eye; its age is shown.
+    # An offset means nothing to an observer; the dashboard shows its age.
     assert {name for name in left_out if name.startswith("delay_router_")} == {"delay_router_needed_from_offset"}
     assert {"process_cpu_seconds_total", "process_resident_memory_bytes"} <= families
 
@@ -112,7 +112,7 @@ def test_every_query_of_the_dashboard_is_about_the_chosen_namespaces() -> None:
 def test_a_change_of_policies_is_marked_when_it_was_seen() -> None:
     (policies,) = _annotations()
     assert promql.metrics(policies["expr"]) == {"delay_router_policy_changed_timestamp_seconds"}
-    # Grafana takes the value for milliseconds.
+    # Grafana reads the value as milliseconds.
     assert policies["useValueForTime"] is True
     assert policies["expr"].endswith("* 1000")
 

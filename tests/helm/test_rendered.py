@@ -1,4 +1,4 @@
-"""Every rendering: valid for Kubernetes, within the restricted profile, and accepted by the router."""
+"""Tests that every rendering is valid for Kubernetes, within the restricted profile, and accepted by the router."""
 
 import base64
 import copy
@@ -47,7 +47,7 @@ def test_strict_schemas(file: Path, version: str) -> None:
 
 
 def test_the_schemas_are_strict() -> None:
-    """A key that does not exist is refused, in Kubernetes' kinds and in those of operators."""
+    """A key that does not exist is refused, in Kubernetes' kinds and in the kinds of operators."""
     resources = copy.deepcopy(rendered(chart.values("monitored")))
     chart.the(resources, "StatefulSet")["spec"]["template"]["spec"]["containers"][0]["livenessProb"] = {}
     with pytest.raises(kubernetes_validate.ValidationError):
@@ -286,7 +286,7 @@ def test_the_schema_of_the_configuration_is_the_routers() -> None:
 
 
 def _loaded(resources: Sequence[Resource], folder: Path) -> Config:
-    """What the router in a pod would work with."""
+    """Return the configuration of the router in a pod."""
     pod = chart.the(resources, "StatefulSet")["spec"]["template"]["spec"]
     file = folder / "delay-router.toml"
     file.write_text(chart.the(resources, "ConfigMap")["data"][file.name])
@@ -302,7 +302,7 @@ def _loaded(resources: Sequence[Resource], folder: Path) -> Config:
 
 
 def _mounted(pod: Resource) -> dict[str, tuple[str, str]]:
-    """Files that are mounted from secrets, each with the secret and its key."""
+    """Return the files that are mounted from secrets, each with the secret and its key."""
     return {
         f"{mount['mountPath']}/{item['path']}": (volume["secret"]["secretName"], item["key"])
         for volume in pod["volumes"]
@@ -313,7 +313,9 @@ def _mounted(pod: Resource) -> dict[str, tuple[str, str]]:
 
 
 def _environment(pod: Resource) -> dict[str, str]:
-    """Variables of the one container; a reference to a field is written ``<field>``, and none is to a secret."""
+    """Return the variables of the only container; a reference to a field becomes ``<field>``, and secrets must not
+    occur.
+    """
     environ = {}
     for variable in pod["containers"][0]["env"]:
         source = variable.get("valueFrom", {})
@@ -328,13 +330,13 @@ def _environment(pod: Resource) -> dict[str, str]:
 def _validate_custom(resource: Resource) -> None:
     definition = next(yaml.safe_load_all(tools.operator_schema(_OPERATOR[resource["kind"]]).read_text()))
     (version,) = (each for each in definition["spec"]["versions"] if resource["apiVersion"].endswith(each["name"]))
-    # Not checked itself first: some of its patterns are Go's.
+    # The schema itself is not checked first: some of its patterns are Go's.
     schema_of_kind = _closed(version["schema"]["openAPIV3Schema"], top=True)
     jsonschema.Draft202012Validator(schema_of_kind).validate(resource)
 
 
 def _closed(node: Any, *, top: bool = False) -> Any:
-    """The schema with every object closed that lists its keys, as an API server would prune them."""
+    """Return the schema with every object closed that lists its keys, as an API server would prune them."""
     if isinstance(node, list):
         return [_closed(each) for each in node]
     if not isinstance(node, dict):
@@ -343,6 +345,6 @@ def _closed(node: Any, *, top: bool = False) -> Any:
     if isinstance(node.get("properties"), dict) and "additionalProperties" not in node and node.get("type") == "object":
         closed["additionalProperties"] = False
     if top:
-        # The schema leaves what all resources have to the API server.
+        # The schema leaves the common fields of all resources to the API server.
         closed["properties"]["metadata"] = {"type": "object"}
     return closed

@@ -1,7 +1,7 @@
-"""The example of a job by the Spark operator: what its schema allows, and arguments that the program takes.
+"""Tests the example of a job by the Spark operator: its schema, and that the program accepts its arguments.
 
-The operator's own definition cannot be had here; the schema beside this test has the fields that we use, from its
-reference of v1beta2, and nothing else is allowed.
+The operator's own definition is not available here; the schema beside this test has only the fields of the example,
+from the operator's reference of v1beta2.
 """
 
 import json

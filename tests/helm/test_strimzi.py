@@ -1,4 +1,4 @@
-"""The example for Strimzi: what the router's code asks for, as Strimzi's resources take it, fitting the values."""
+"""Tests the example for Strimzi: it matches the router's code, Strimzi's schema, and the chart's values."""
 
 import copy
 import re
@@ -37,7 +37,7 @@ _KAFKA_USER: Final = _closed(
     authorization=_closed(type={"const": "simple"}, acls={"type": "array", "minItems": 1, "items": _RULE}),
 )
 _SPECS: Final = {"KafkaTopic": _KAFKA_TOPIC, "KafkaUser": _KAFKA_USER}
-"""What is used of the two resources, as Strimzi's reference has them for kafka.strimzi.io/v1."""
+"""The used parts of the two resources, from Strimzi's reference for kafka.strimzi.io/v1."""
 
 
 def _resources() -> list[dict[str, Any]]:
@@ -86,7 +86,7 @@ def test_every_topic_is_there_and_every_right_is_on_one_of_them() -> None:
 
 
 def test_the_values_name_what_strimzi_makes() -> None:
-    """The secret of a KafkaUser has its name and a password alone; the authority is named after the cluster."""
+    """The secret of a KafkaUser has its name and only a password; the authority is named after the cluster."""
     values = yaml.safe_load(strimzi.VALUES.read_text())
     (user,) = chart.of_kind(_resources(), "KafkaUser")
     assert {values["sasl"]["existingSecret"], values["sasl"]["username"]} == {user["metadata"]["name"]}

@@ -1,4 +1,4 @@
-"""The chart's own suites, `helm/delay-router/tests`, by helm-unittest."""
+"""Runs the chart's own suites, `helm/delay-router/tests`, with helm-unittest."""
 
 import re
 

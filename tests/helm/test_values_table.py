@@ -1,4 +1,4 @@
-"""The table of values: what the file says, each value of it, with the default that Helm reads."""
+"""Tests the table of values: each value of the file, with its comment and with the default that Helm reads."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Programs that pip does not install: found on the PATH or where ``make chart-tools`` puts them."""
+"""Finds programs that pip does not install: on the PATH or where ``make chart-tools`` puts them."""
 
 import os
 import shutil
@@ -22,25 +22,25 @@ _REMEDIES: Final = {
 
 
 def folder() -> Path:
-    """Where ``tests/helm/install-tools`` puts what it installs."""
+    """Return the folder into which ``tests/helm/install-tools`` installs."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(os.environ.get("TOOLS") or cache / "kafka-delay-router" / "tools")
 
 
 def program(name: str) -> str:
-    """Path of a program; the test is skipped aloud where it is missing, and fails in CI."""
+    """Return the path of a program; if it is missing, skip the test with a message, or fail in CI."""
     path = os.pathsep.join([str(folder() / "bin"), os.environ.get("PATH", "")])
     return shutil.which(name, path=path) or _missing(name)
 
 
 def operator_schema(name: str) -> Path:
-    """A schema of Prometheus Operator's or KEDA's, by the name of its file."""
+    """Return a schema of Prometheus Operator or KEDA, by its file name."""
     found = sorted(folder().glob(f"*-v*/{name}"))
     return found[-1] if found else Path(_missing(name))
 
 
 def run(name: str, *arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, whatever its exit code."""
+    """Run a program to its end, with any exit code."""
     command = [program(name), *map(str, arguments)]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
 

@@ -1,6 +1,6 @@
-"""The table of values in the chart's README, from ``values.yaml`` and its comments.
+"""Writes the table of values in the chart's README, from ``values.yaml`` and its comments.
 
-``python -m tests.helm.values_table`` writes it anew, and a test tells when it is old.
+``python -m tests.helm.values_table`` writes it anew, and a test fails if it is old.
 """
 
 import re
@@ -18,7 +18,7 @@ _KEY: Final = re.compile(r"(?P<indent> *)(?P<key>[A-Za-z._]+):(?: +(?P<default>[
 
 
 class Row(NamedTuple):
-    """A value by its path; `default` is None for one that only holds others."""
+    """A value by its path; `default` is None for a value that only holds others."""
 
     path: tuple[str, ...]
     default: str | None
@@ -26,7 +26,7 @@ class Row(NamedTuple):
 
 
 def rows(text: str) -> Iterator[Row]:
-    """Every value in the order of the file, with the comments above and behind it; a blank line ends a comment."""
+    """Yield every value in file order, with the comments above and behind it; a blank line ends a comment."""
     above: list[str] = []
     path: tuple[str, ...] = ()
     for line in text.splitlines():
@@ -43,26 +43,26 @@ def rows(text: str) -> Iterator[Row]:
 
 
 def _shown(comment: str) -> str:
-    """An item of a list is an example of what the value may hold."""
+    """Return the comment as shown: an item of a list is an example of a possible value."""
     example, end, rest = comment.partition(";")
     return f"As `{example}`{end}{rest}" if comment.startswith("- ") else comment
 
 
 def table(found: Sequence[Row]) -> str:
-    """As Markdown; what only holds others is left out where nothing is said of it."""
+    """Return the table as Markdown, without values that only hold others and have no comment."""
     lines = ["| value | default | meaning |", "|---|---|---|"]
     for row in found:
         name = ".".join(f'"{key}"' if "." in key else key for key in row.path)
         if row.default is not None or row.meaning:
             default = "" if row.default is None else f"`{row.default}`"
-            # Not read as the start of a tag.
+            # Otherwise Markdown would read it as the start of a tag.
             meaning = row.meaning.replace("<", "&lt;")
             lines.append(f"| `{name}` | {default} | {meaning} |")
     return "\n".join(lines) + "\n"
 
 
 def updated(readme: str) -> str:
-    """The README with this table in place of its own."""
+    """Return the README with this table in place of its own."""
     before, _, rest = readme.partition(_BEGIN)
     _, _, after = rest.partition(_END)
     return f"{before}{_BEGIN}\n{table([*rows(VALUES.read_text())])}\n{_END}{after}"

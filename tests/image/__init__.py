@@ -1,1 +1,1 @@
-"""The container image: built from the lock files and run as Kubernetes would run it, where a Docker engine answers."""
+"""Tests the container image: built from the lock files, and run like in Kubernetes, if a Docker engine answers."""

@@ -1,4 +1,4 @@
-"""The Docker engine: asked through its command line, as a user would."""
+"""Calls the Docker engine through its command line, as a user does."""
 
 import json
 import os
@@ -24,26 +24,26 @@ _GLIBC: Final = (5, 12, 17, 24, 26, 27, 28, 31, 34)
 
 
 def call(*arguments: object, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
-    """Run a command of docker, whatever its exit code."""
+    """Run a command of docker, with any exit code."""
     command = ["docker", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
 
 
 def docker(*arguments: object, timeout_s: float = 60.0) -> str:
-    """What a command of docker prints; AssertionError with its complaint when it fails."""
+    """Return the output of a command of docker. Raise AssertionError with its message if it fails."""
     done = call(*arguments, timeout_s=timeout_s)
     assert done.returncode == 0, f"docker {arguments[0]}: {done.stdout[-2_000:]}{done.stderr[-4_000:]}"
     return done.stdout.strip()
 
 
 def base_image() -> str:
-    """``IMAGE_BASE``, else the one the Dockerfile names; skips aloud without an engine or where it cannot be had."""
+    """Return ``IMAGE_BASE`` or the base in the Dockerfile; skip without an engine or without the image."""
     _engine_or_skip()
     return _had("IMAGE_BASE", "Dockerfile", "BASE")
 
 
 def spark_image() -> str:
-    """The same of the image that has Spark: ``IMAGE_SPARK``, else the one that Dockerfile.spark names."""
+    """Return ``IMAGE_SPARK`` or the Spark image in Dockerfile.spark; skip without an engine or without the image."""
     _engine_or_skip()
     return _had("IMAGE_SPARK", "Dockerfile.spark", "SPARK")
 
@@ -68,13 +68,13 @@ def _had(variable: str, file: str, argument: str) -> str:
 
 
 def build(base: str, tag: str, context: Path) -> None:
-    """Build the image from a copy of the sources and wheels that were fetched here, without a package index."""
+    """Build the image from a copy of the sources and from wheels fetched here, without a package index."""
     _prepare(base, context)
     _build(tag, context, "Dockerfile", BASE=base)
 
 
 def build_spark(base: str, spark: str, jars: Iterable[Path], tag: str, context: Path) -> None:
-    """The same for the image of the Spark jobs; ``jars`` are those of the Kafka connector."""
+    """Build the image of the Spark jobs in the same way; ``jars`` are the Kafka connector's."""
     _prepare(base, context)
     (context / "build" / "jars").mkdir()
     for jar in jars:
@@ -98,7 +98,7 @@ def _build(tag: str, context: Path, file: str, **arguments: str) -> None:
 
 
 def inspect(thing: str) -> Mapping[str, Any]:
-    """What the engine knows of an image or a container."""
+    """Return the engine's description of an image or a container."""
     found: list[Mapping[str, Any]] = json.loads(docker("inspect", thing))
     return found[0]
 

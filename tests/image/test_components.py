@@ -1,4 +1,4 @@
-"""What the image is built from, the list of components and the health check, without a container."""
+"""Tests of the image's sources, its list of components and its health check, without a container."""
 
 import re
 import sysconfig
@@ -48,7 +48,7 @@ def test_a_library_without_symbols_is_an_error(tmp_path: Path) -> None:
 def test_the_list_is_completed() -> None:
     names = ("confluent-kafka", "pydantic_core", "pyroaring")
     listed = [{"type": "library", "name": name, "version": "1", "bom-ref": f"{name}==1"} for name in names]
-    # Other packages of this environment have lists of their own, so all of them are named.
+    # Other packages of this environment have their own lists, so all of them are named.
     others = (
         {name for name, _ in sbom.bundled(_SITE_PACKAGES)} - {name.replace("_", "-") for name in names} - set(names)
     )

@@ -1,4 +1,4 @@
-"""The image runs as Kubernetes would run it: no root, nothing to write, no capabilities; and delivers."""
+"""Tests that the image runs like in Kubernetes, without root, writable files and capabilities, and delivers."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(1_200)
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The image, built once."""
+    """Return the image, built once."""
     engine.build(engine.base_image(), TAG, tmp_path_factory.mktemp("context"))
     return TAG
 
@@ -36,7 +36,7 @@ def _run(image: str, *command: str) -> str:
 
 
 def _run_instead(program: str, image: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Another program in place of the router, whatever its exit code."""
+    """Run another program in place of the router, with any exit code."""
     return engine.call("run", "--rm", "--network", "none", *CONFINED, "--entrypoint", program, image, *arguments)
 
 
@@ -114,11 +114,11 @@ class Container:
         self.port = port
 
     def health(self) -> str:
-        """What the engine's health check has found."""
+        """Return the result of the engine's health check."""
         return str(engine.inspect(self.name)["State"]["Health"]["Status"])
 
     def exit_code(self) -> int:
-        """Of a container that has ended."""
+        """Wait for the end of the container, and return its exit code."""
         return int(docker("wait", self.name))
 
 
@@ -151,7 +151,7 @@ def _router(image: str, stage: Stage, folder: Path, name: str) -> Iterator[Conta
 
 
 def test_it_delivers_is_killed_and_delivers_on(image: str, kafka: local_kafka.Cluster, tmp_path: Path) -> None:
-    """As the demo does: nothing lost, doubled or early, whatever happens to the container."""
+    """The demo has the same steps: nothing is lost, doubled or early, despite the end of the container."""
     stage = Stage(kafka.bootstrap, tmp_path)
     delay, target = f"{stage.word}.delay", stage.target()
     stage.delays[delay] = {"name": delay, "default_target": target}

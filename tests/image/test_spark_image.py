@@ -1,4 +1,4 @@
-"""The image of the Spark jobs: what is in it, and a job that it runs by itself, where a Docker engine answers."""
+"""Tests of the image of the Spark jobs: its content, and a job that runs in it, if a Docker engine answers."""
 
 import json
 import re
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(1_800)
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The image, built once."""
+    """Return the image, built once."""
     base, spark = engine.base_image(), engine.spark_image()
     engine.build_spark(base, spark, connector_jars(print), TAG, tmp_path_factory.mktemp("context"))
     return TAG

@@ -1,4 +1,4 @@
-"""What a backfill job does, without Spark: reads the delay topic, writes segments, stages buckets in a transaction."""
+"""Does the work of a backfill job without Spark: reads the delay topic, writes segments, stages buckets."""
 
 import secrets
 from collections.abc import Iterator, Sequence
@@ -37,13 +37,13 @@ LIMITS = SealRules(segment_entries=500, time_step_ms=60_000)
 
 
 def with_backfill_topic(stage: Stage, delay: str, partitions: int = 1) -> str:
-    """Create the backfill topic of a delay topic; returns the delay topic."""
+    """Create the backfill topic of a delay topic. Return the delay topic."""
     stage.create([NewTopic(f"{delay}.delay-backfill", partitions, 1, config={"cleanup.policy": "compact"})])
     return delay
 
 
 def some_records(rng: Random, count: int) -> Iterator[list[Header]]:
-    """Headers of records that are past due, due soon or much later, or to be rejected."""
+    """Yield headers of records that are past due, due soon or much later, or to be rejected."""
     now = now_ms()
     for _ in range(count):
         kind = rng.random()
@@ -81,7 +81,9 @@ class BackfillJob:
         restores: bool = False,
         topic_id: str = "",
     ) -> list[Manifest]:
-        """Stage a bucket for each range, leaving out what was ``released``; returns what was staged."""
+        """Stage a bucket for each range in one transaction, without the ``released`` records. Return the staged
+        manifests.
+        """
         intent = Intent(name, 0, now_ms() + 600_000)
         self._write(f"{self._delay}.delay-backfill", intent_key(name), encode_intent(intent))
         entries = self._entries(released)
@@ -125,7 +127,7 @@ class BackfillJob:
         return replace(writer.manifest(), id_pages=self._id_pages(name, rows, start))
 
     def _id_pages(self, name: str, rows: Sequence[bytes], start: int) -> tuple[IdPageRef, ...] | None:
-        """Write the pages of ids of a bucket."""
+        """Write the pages of ids of a bucket and return references to them."""
         pages, writer = list(encode_pages(rows, len(rows))), IdPageWriter(0)
         keys = [staged_page_key(name, start, number, secrets.token_hex(4)) for number in range(len(pages))]
         snapshots = f"{self._delay}.delay-snapshots"

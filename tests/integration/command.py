@@ -1,4 +1,4 @@
-"""Run commands of ``delay-router`` in this process against a broker."""
+"""Runs commands of ``delay-router`` in this process against a broker."""
 
 import json
 from collections.abc import Callable
@@ -24,17 +24,17 @@ class Command:
         return CliRunner().invoke(cli, [command, "-c", str(self.file), *map(str, arguments)], input=stdin)
 
     def json(self, command: str, *arguments: object) -> Any:
-        """Run a command with ``--json`` and return what it prints."""
+        """Run a command with ``--json`` and return its output."""
         return json.loads(self(command, "--json", *arguments).stdout)
 
     @property
     def config(self) -> Config:
-        """The configuration it runs with."""
+        """The configuration of the commands."""
         return load(self.file, {})
 
 
 def command_for(folder: Path, bootstrap: str, unique_name: Callable[[str], str], extra: str = "") -> Command:
-    """Write a configuration with one delay topic of a name nobody else uses; `extra` adds keys to that topic."""
+    """Write a configuration with one delay topic of a unique name; `extra` adds keys to that topic."""
     topic = unique_name("orders") + ".delay"
     file = folder / "router.toml"
     file.write_text(

@@ -1,4 +1,4 @@
-"""A stage on the shared broker for each test, or one for all tests of a module."""
+"""Provides a stage on the shared broker for each test, or one for all tests of a module."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.integration.scenario import Stage
 
 @pytest.fixture
 def stage(kafka: local_kafka.Cluster, tmp_path: Path) -> Iterator[Stage]:
-    """A stage of the test's own."""
+    """Yield a new stage for the test."""
     stage = Stage(kafka.bootstrap, tmp_path)
     yield stage
     stage.print_logs()
@@ -19,5 +19,5 @@ def stage(kafka: local_kafka.Cluster, tmp_path: Path) -> Iterator[Stage]:
 
 @pytest.fixture(scope="module")
 def module_stage(kafka: local_kafka.Cluster, tmp_path_factory: pytest.TempPathFactory) -> Stage:
-    """One stage for a module whose tests share a running router."""
+    """Return one stage for a module whose tests share a running router."""
     return Stage(kafka.bootstrap, tmp_path_factory.mktemp("stage"))

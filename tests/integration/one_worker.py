@@ -1,4 +1,4 @@
-"""One worker of one delay partition in the test's own process, so that a test can lower its limits."""
+"""Runs one worker of one delay partition in the test's own process, so that a test can lower its limits."""
 
 import threading
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ from sidecar.release.target_directory import TargetDirectory
 
 
 class RunningWorker(Worker):
-    """A worker of partition 0 of the only delay topic; ``metrics`` are its process's."""
+    """A worker of partition 0 of the only delay topic; ``metrics`` belong to its process."""
 
     def __init__(self, config: Config, limits: Limits = LIMITS) -> None:
         admin, clock = cluster.connect(config), SystemClock()
@@ -51,18 +51,18 @@ class RunningWorker(Worker):
         super().__init__(shared, config.delay_topics[0], 0)
 
     def count(self, name: str) -> float:
-        """A counter of the delay topic; 0 while there is none."""
+        """Return a counter of the delay topic, or 0 if it does not exist."""
         return self.count_of(name)
 
     def count_of(self, name: str, **labels: str) -> float:
-        """The same with more labels than the topic."""
+        """Return a counter with these labels in addition to the topic, or 0 if it does not exist."""
         labels = {"topic": self.status.topic, **labels}
         return self.metrics.registry.get_sample_value(f"delay_router_{name}_total", labels) or 0.0
 
 
 @contextmanager
 def one_worker(config: Config, limits: Limits = LIMITS) -> Iterator[RunningWorker]:
-    """A worker that runs until the end of the block."""
+    """Run a worker until the end of the block."""
     worker = RunningWorker(config, limits)
     worker.start()
     try:
@@ -76,23 +76,23 @@ def one_worker(config: Config, limits: Limits = LIMITS) -> Iterator[RunningWorke
 
 
 def stored_manifests(config: Config) -> tuple[Manifest, ...]:
-    """The manifests that the state topic holds now."""
+    """Return the manifests in the state topic."""
     return origin_of(config, cluster.connect(config)).buckets
 
 
 def origin_of(config: Config, admin: AdminClient) -> Origin:
-    """Where an owner of partition 0 of the first delay topic would begin."""
+    """Return the origin from which an owner of partition 0 of the first delay topic would begin."""
     topic = config.delay_topics[0]
     context = PartitionContext(topic, 0, config.router.group_id, Metrics(), SystemClock())
     return read_origin(context, KafkaStanding(config, topic, 0, admin), config.rules_for(topic))
 
 
 def log_start(admin: AdminClient, topic: str) -> int:
-    """The first offset of partition 0 that is still there."""
+    """Return the first remaining offset of partition 0."""
     return cluster.log_range(admin, topic, 0)[0]
 
 
 def remove_below(admin: AdminClient, topic: str, offset: int) -> None:
-    """Do what retention does: records of partition 0 below an offset are gone."""
+    """Remove the records of partition 0 below an offset, as retention does."""
     (future,) = admin.delete_records([TopicPartition(topic, 0, offset)]).values()
     future.result(30)

@@ -1,4 +1,4 @@
-"""What a router says of its partitions."""
+"""Reads a router's report of its partitions."""
 
 import json
 from typing import Any
@@ -7,12 +7,12 @@ from tests.integration.router_process import RouterProcess
 
 
 def partitions(router: RouterProcess) -> dict[str, Any]:
-    """The status of each partition by ``topic/partition``; empty while the router does not answer."""
+    """Return the status of each partition by ``topic/partition``; empty while the router does not answer."""
     body = router.http("/readyz")[1]
     found: dict[str, Any] = json.loads(body)["partitions"] if body.startswith("{") else {}
     return found
 
 
 def refused(router: RouterProcess, place: str) -> bool:
-    """Whether the router refuses to serve a partition."""
+    """Say whether the router refuses to serve a partition."""
     return bool(partitions(router).get(place, {}).get("state") == "refused")

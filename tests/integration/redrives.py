@@ -1,4 +1,4 @@
-"""Redrives as processes of their own, in transactions of few records, which may die at a commit."""
+"""Runs redrives as processes, in transactions of few records; a redrive may die at a commit."""
 
 import sys
 from typing import Literal
@@ -25,5 +25,5 @@ main()
 
 
 def redrive_call(*options: str, killed: Literal["before", "after", "never"] = "never", at: int = 0) -> list[str]:
-    """Return the command line of a redrive that kills itself around its commit number ``at``, from 1."""
+    """Return the command line of a redrive that kills itself around its commit number ``at``, counted from 1."""
     return [sys.executable, "-c", _PROGRAM, killed, str(at), *options]

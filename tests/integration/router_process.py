@@ -1,12 +1,12 @@
-"""Routers as child processes for the tests: configuration written for them, and every signal a test may want.
+"""Runs routers as child processes, with a configuration written for them and every signal a test may need.
 
     with RouterProcess(tmp_path, kafka.bootstrap, [{"name": delay, "default_target": target}]) as router:
         router.start_and_wait()
-        router.kill()          # SIGKILL
-        router.pause()         # SIGSTOP, past its session if you wait that long
-        router.resume()        # SIGCONT
+        router.kill()      # SIGKILL
+        router.pause()     # SIGSTOP, past its session if you wait that long
+        router.resume()    # SIGCONT
 
-A second router on the same work is one with the same `group_id` and delay topics, in a directory of its own.
+A second router on the same work has the same `group_id` and delay topics, and a directory of its own.
 """
 
 import json
@@ -22,7 +22,7 @@ from sidecar.demo import router
 
 
 class RouterProcess(router.RouterProcess):
-    """A router with a configuration of the test's own, killed at the end of the ``with`` block."""
+    """A router with a configuration for one test, killed at the end of the ``with`` block."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class RouterProcess(router.RouterProcess):
         """
         directory.mkdir(parents=True, exist_ok=True)
         port = router.free_port()
-        # Routers of other tests use the same brokers, and would follow the same policies.
+        # Routers of other tests use the same brokers and would follow the same policies.
         options.setdefault("policies_topic", f"__{delay_topics[0]['name']}.policies")
         options.setdefault("status_topic", f"__{delay_topics[0]['name']}.status")
         self.group_id = str(options.setdefault("group_id", f"router.{delay_topics[0]['name']}"))
@@ -57,7 +57,7 @@ class RouterProcess(router.RouterProcess):
         super().__init__(config, port, directory / "router.log")
 
     def start_and_wait(self, timeout_s: float = router.READY_TIMEOUT_S) -> None:
-        """Start it and wait until it is ready; what it wrote is in the error when it does not get there."""
+        """Start the router and wait until it is ready; an error includes the last lines of its log."""
         self.start()
         try:
             self.wait_ready(timeout_s)
@@ -75,21 +75,21 @@ class RouterProcess(router.RouterProcess):
         assert done.returncode == 0, f"init failed with {done.returncode}:\n{done.stdout}{done.stderr}"
 
     def pause(self) -> None:
-        """Stop it with SIGSTOP: it neither works nor heartbeats, but is not gone."""
+        """Stop the router with SIGSTOP: it neither works nor sends heartbeats, but the process remains."""
         self.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on with SIGCONT."""
+        """Continue the router with SIGCONT."""
         self.signal(signal.SIGCONT)
 
     def events(self, name: str = "") -> list[dict[str, Any]]:
-        """Return its log lines, those of event `name` if given, without a line that a kill cut off."""
+        """Return the log lines, only of event `name` if given, without a line that a kill cut off."""
         lines = (line for line in self.log_text().splitlines() if line[:1] == "{" and line[-1] == "}")
         parsed = (json.loads(line) for line in lines)
         return [event for event in parsed if not name or event.get("event") == name]
 
     def metric(self, series: str) -> float:
-        """Value of ``delay_router_<series>``, labels included as they are written; 0 when it is not there."""
+        """Return the value of ``delay_router_<series>``, with labels as they are written, or 0 if it does not exist."""
         status, body = self.http("/metrics")
         assert status == HTTPStatus.OK, body
         values = [line.rpartition(" ") for line in body.splitlines()]

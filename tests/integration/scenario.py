@@ -1,4 +1,4 @@
-"""A stage for tests with a router: topics, a producer, records found again by position, and the audit.
+"""Sets the stage for tests with a router: topics, a producer, records found again by position, and the audit.
 
     stage = Stage(kafka.bootstrap, tmp_path)
     out = stage.target()
@@ -8,7 +8,7 @@
         place = stage.send(delay, ("deliver-after", b"500"), value=b"v")
         (record,) = stage.wait_records(out, 1)
 
-Every name begins with a random word of the stage's own. Targets have append times: "early" is the broker's word.
+Every name begins with a random word of the stage. Targets have append times, so the broker's time proves "early".
 """
 
 import json
@@ -40,21 +40,21 @@ Header = tuple[str, bytes | None]
 APPEND_TIME: Final = {"message.timestamp.type": "LogAppendTime"}
 CREATE_TIME: Final = {"message.timestamp.type": "CreateTime"}
 TIMEOUT_S: Final = 60.0
-"""Far above what anything takes that is waited for, also where the machine has other work to do."""
+"""Far more than any expected wait takes, also on a busy machine."""
 
 
 def now_ms() -> int:
-    """The wall clock, as the router reads it."""
+    """Return the wall clock in ms, as the router reads it."""
     return time.time_ns() // 1_000_000
 
 
 def header(record: Record, name: str) -> bytes | None:
-    """The last header of that name; KeyError when there is none."""
+    """Return the last header of that name. Raise KeyError if there is none."""
     return dict(record.headers)[name]
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
-    """Wait for a condition; AssertionError says what did not come about."""
+    """Wait for a condition. Raise AssertionError, which names the missing event, after the timeout."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
@@ -62,7 +62,7 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = TIME
 
 
 class Stage:
-    """Topics of one test and what happens to them; ``directory`` takes the files of its routers."""
+    """The topics of one test and operations on them; ``directory`` takes the files of its routers."""
 
     def __init__(self, bootstrap: str, directory: Path) -> None:
         self.kafka = {"bootstrap.servers": bootstrap}
@@ -95,7 +95,7 @@ class Stage:
         begun: bool = True,
         **options: Any,
     ) -> str:
-        """Create a delay topic with the topics beside it; ``options`` are its keys in the configuration.
+        """Create a delay topic with its companion topics; ``options`` are its keys in the configuration.
 
         Without ``begun`` its state is empty, as if it was lost.
         """
@@ -116,7 +116,7 @@ class Stage:
         return delay
 
     def _begin(self, delay: str, partitions: int) -> None:
-        """Write where each partition begins, as ``delay-router init`` does, but without fencing anybody."""
+        """Write the beginning of each partition, as ``delay-router init`` does, but without fencing an owner."""
         config = Config.model_validate({"kafka": self.kafka, "delay_topics": [self.delays[delay]]})
         rules, first = config.rules_for(config.delay_topics[0]), start_of(0)
         state = {
@@ -129,7 +129,7 @@ class Stage:
         self.flush()
 
     def _topic_id(self, topic: str) -> str:
-        """The id of a topic that has just been created: a broker that has not heard of it may be asked first."""
+        """Return the id of a new topic. Retry, since a broker that does not know the topic yet may be asked first."""
         found: list[str] = []
 
         def is_known() -> bool:
@@ -154,26 +154,27 @@ class Stage:
         wait_until(lambda: not any(self._led(name) for name in topics), f"end of {topics}")
 
     def end_open(self, delay: str, partition: int = 0) -> None:
-        """End the transaction that a killed router may have left open, behind which nothing is read as committed."""
+        """End the transaction that a killed router may have left open, which would hide later records from readers."""
         successor = Producer({**self.kafka, "transactional.id": f"{self.group_id}.{delay}.{partition}"})
         successor.init_transactions(TIMEOUT_S)
 
     def router(self, name: str = "router", *, only: Sequence[str] = (), **options: Any) -> RouterProcess:
-        """A router over all delay topics of now, or ``only`` some; routers share a group.
+        """Return a router over all present delay topics, or ``only`` some; routers share a group.
 
         ``options`` are keys of ``[router]``.
         """
         topics = [topic for name, topic in self.delays.items() if not only or name in only]
-        # Killed and started again it takes its partitions back at once; two of one group need names of their own.
+        # With an instance id, a restart after a kill takes the partitions back at once; two of one group need their own
+        # ids.
         options = {"group_id": self.group_id, "session_timeout": "3s", "instance_id": "one", **options}
         made = RouterProcess(self._directory / name, self.bootstrap, topics, **options)
         self._routers.append(made)
         return made
 
     def print_logs(self) -> None:
-        """Print what the routers wrote at the end; pytest shows it with a failure."""
+        """Print the last lines of the routers' logs; pytest shows them with a failure."""
         for router in self._routers:
-            # What librdkafka says about an outage would fill the page.
+            # Messages of librdkafka about an outage would fill the page.
             own = [event for event in router.events() if event["event"] not in ("library_log", "check")]
             print(f"--- {router.log}", *own[-40:], *router.last_lines(5), sep="\n")
 
@@ -203,22 +204,22 @@ class Stage:
         self._producer.poll(0)
 
     def flush(self) -> None:
-        """Wait for all that was posted."""
+        """Wait for all posted records."""
         assert self._producer.flush(TIMEOUT_S) == 0
 
     def send_many(self, topic: str, records: Sequence[Sequence[Header]], *, partition: int = 0) -> None:
-        """Write records with these headers; values count from 0, so that none is like another."""
+        """Write records with these headers; their values count from 0, so all differ."""
         for number, headers in enumerate(records):
             self.post(topic, *headers, value=b"%d" % number, key=b"k%d" % (number % 7), partition=partition)
         self.flush()
 
     def records(self, topic: str) -> list[Record]:
-        """What is committed in a topic, by partition and offset."""
+        """Return the committed records of a topic, by partition and offset."""
         found = read(self.kafka, ranges(self.kafka, [topic]))
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
     def wait_records(self, topic: str, count: int, timeout_s: float = TIMEOUT_S) -> list[Record]:
-        """Wait for that many committed records, and return what there is."""
+        """Wait for that many committed records, and return all of them."""
         found: list[Record] = []
 
         def enough() -> bool:
@@ -229,7 +230,7 @@ class Stage:
         return found
 
     def audit(self, delays: Sequence[str] = (), targets: Sequence[str] = ()) -> AuditReport:
-        """Count from these topics, by default all of the stage, what became of every record sent."""
+        """Audit these topics, by default all of the stage: find the fate of every record sent."""
         defaults = {name: options.get("default_target", "") for name, options in self.delays.items()}
         delays_ms = {name: parse_duration_ms(options.get("delay", "0")) for name, options in self.delays.items()}
         delays = delays or list(self.delays)
@@ -246,7 +247,7 @@ class Stage:
     def settle(
         self, delays: Sequence[str] = (), targets: Sequence[str] = (), *, timeout_s: float = 120.0
     ) -> AuditReport:
-        """Wait until every record sent has left; AssertionError when one is lost, doubled, early, altered or astray."""
+        """Wait until every record has left. Raise AssertionError if one is lost, doubled, early, altered or astray."""
         report = self.audit(delays, targets)
         deadline = time.monotonic() + timeout_s
         while (report.lost or report.pending) and time.monotonic() < deadline:
@@ -263,7 +264,7 @@ class Stage:
 
 
 class Load(threading.Thread):
-    """Writes records with random delays at a steady rate until told to stop; a context that ends with ``finish``."""
+    """Writes records with random delays at a steady rate until told to stop; the context ends with ``finish``."""
 
     def __init__(
         self,
@@ -276,7 +277,7 @@ class Load(threading.Thread):
         delays_ms: tuple[int, int] = (0, 2_500),
     ) -> None:
         super().__init__(daemon=True)
-        # Idempotent, so that the load itself doubles nothing when a broker goes away.
+        # Idempotent, so that the load itself writes no duplicates when a broker goes away.
         self._producer = Producer({**stage.kafka, "linger.ms": 1, "enable.idempotence": True})
         self._topics = topics
         self._rng = Random(rng.random())
@@ -293,13 +294,12 @@ class Load(threading.Thread):
         self.finish()
 
     def finish(self) -> None:
-        """Stop, and wait until the brokers have everything."""
+        """Stop, and wait until the brokers have every record."""
         self._stopping.set()
         self.join(TIMEOUT_S)
         assert self._producer.flush(TIMEOUT_S) == 0
 
     def run(self) -> None:
-        """Write."""
         number = 0
         while not self._stopping.wait(0.02):
             for _ in range(max(1, self._a_second // 50)):

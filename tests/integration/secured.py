@@ -1,7 +1,7 @@
-"""A broker with TLS, SASL/SCRAM and Kafka's own authorizer, which denies everything that no ACL allows.
+"""Runs a broker with TLS, SASL/SCRAM and Kafka's own authorizer, which denies every access without an ACL.
 
-Two doors: ``CLIENTS`` (SASL_SSL) is what is under test. The plain listener is the broker's own and, as a super user,
-the test's: topics, users and ACLs are made, and the auditor reads, through it.
+The broker has two listeners. ``CLIENTS`` (SASL_SSL) is under test. The plain listener belongs to the broker and to the
+test, which is a super user there: it creates topics, users and ACLs through it, and the auditor reads through it.
 """
 
 import shutil
@@ -52,7 +52,7 @@ _PATTERNS: Final = {"literal": ResourcePatternType.LITERAL, "prefixed": Resource
 
 @dataclass(frozen=True)
 class Secured:
-    """The broker, and what a client needs to come in by the front door."""
+    """The broker, and the means of a client to connect through the secured listener."""
 
     plain: str
     bootstrap: str
@@ -60,7 +60,7 @@ class Secured:
     admin: AdminClient
 
     def client(self, user: str) -> dict[str, str]:
-        """Keys for librdkafka of a principal, without the servers."""
+        """Return the librdkafka settings of a principal, without the servers."""
         return {
             "security.protocol": "SASL_SSL",
             "ssl.ca.location": str(self.ca),
@@ -70,12 +70,12 @@ class Secured:
         }
 
     def add_users(self, *users: str) -> None:
-        """Make users that have no right at all."""
+        """Create users without any right."""
         for user in users:
             self.set_password(user, password(user))
 
     def set_password(self, user: str, word: str) -> None:
-        """Let a user in with this password, and no other."""
+        """Set the password of a user."""
         credentials = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         upserts: list[UserScramCredentialAlteration] = [UserScramCredentialUpsertion(user, credentials, word.encode())]
         for future in self.admin.alter_user_scram_credentials(upserts).values():
@@ -87,13 +87,13 @@ class Secured:
             future.result(TIMEOUT_S)
 
     def revoke(self, user: str, *acls: Acl) -> None:
-        """Remove ACLs, each of which must be there."""
+        """Remove ACLs, each of which must exist."""
         for future in self.admin.delete_acls([_binding(AclBindingFilter, user, acl) for acl in acls]).values():
             assert len(future.result(TIMEOUT_S)) == 1
 
     def granted(self, user: str) -> set[tuple[str, str, str, str]]:
-        """(resource type, name, pattern type, operation) of every ACL of a user, as the brokers have them."""
-        # A filter takes None for any name and any host, and its annotations do not say so.
+        """Return (resource type, name, pattern type, operation) of every ACL of a user at the brokers."""
+        # A filter takes None for any name and any host, although its annotations do not say so.
         nothing: Any = None
         anything = AclBindingFilter(
             ResourceType.ANY,
@@ -117,13 +117,13 @@ class Secured:
 
 
 def password(user: str) -> str:
-    """The password of a user: a canary that must not be seen in any output."""
+    """Return the password of a user: a canary that must not appear in any output."""
     return f"canary-of-{user}"
 
 
 @contextmanager
 def secured(directory: Path) -> Iterator[tuple[Secured, local_kafka.Cluster]]:
-    """Start such a broker; KafkaUnavailable where none of our own can be had, or no openssl."""
+    """Start such a broker. Raise KafkaUnavailable if no own broker can be started, or openssl is missing."""
     ca, keystore = _certificate(directory)
     doors: list[str] = []
 
@@ -139,7 +139,7 @@ def secured(directory: Path) -> Iterator[tuple[Secured, local_kafka.Cluster]]:
 
 
 def secured_or_skip(request: pytest.FixtureRequest, factory: pytest.TempPathFactory, *users: str) -> Iterator[Secured]:
-    """One secured broker for a module, with ``users`` more; skipped aloud where none of our own can be started."""
+    """Yield one secured broker for a module, with more ``users``; skip if no own broker can be started."""
     try:
         local_kafka.check_available(own_nodes=True)
     except local_kafka.KafkaUnavailable as error:
@@ -161,7 +161,7 @@ def _settings(address: local_kafka.Address, door: str, keystore: Path) -> dict[s
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:ANONYMOUS;User:{ADMIN}",
         "sasl.enabled.mechanisms": "SCRAM-SHA-512",
-        # Clients authenticate themselves again this often, so that a password that holds no more shows.
+        # Clients authenticate themselves again at this interval, so that a password that has become invalid shows.
         "connections.max.reauth.ms": "5000",
         "listener.name.clients.scram-sha-512.sasl.jaas.config": scram,
         "listener.name.clients.ssl.keystore.type": "PEM",
@@ -170,7 +170,7 @@ def _settings(address: local_kafka.Address, door: str, keystore: Path) -> dict[s
 
 
 def _certificate(directory: Path) -> tuple[Path, Path]:
-    """A certificate for the address, signed by itself, and a file of it with its key."""
+    """Create a self-signed certificate for the address. Return it, and a file that also holds its key."""
     openssl = shutil.which("openssl")
     if openssl is None:
         raise local_kafka.KafkaUnavailable("openssl is missing")

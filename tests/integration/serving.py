@@ -1,4 +1,4 @@
-"""The opening of most tests: a delay topic with a target of its own, and a router that serves it."""
+"""Opens most tests: a delay topic with a target, and a router that serves it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from tests.integration.scenario import Stage
 
 
 class Served(NamedTuple):
-    """What serves, and between which topics."""
+    """A router and the topics that it serves."""
 
     router: RouterProcess
     delay: str
@@ -18,7 +18,7 @@ class Served(NamedTuple):
 
 @contextmanager
 def serving(stage: Stage, **options: Any) -> Iterator[Served]:
-    """Start a router on a new delay topic, whose keys in the configuration are ``options``; killed in the end."""
+    """Start a router on a new delay topic with these configuration ``options``; kill it in the end."""
     out = stage.target()
     delay = stage.delay(default_target=out, **options)
     with stage.router() as router:

@@ -1,4 +1,4 @@
-"""What the router has stored of its buckets, read back by position."""
+"""Reads back by position the buckets that the router has stored."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from tests.integration.scenario import TIMEOUT_S, Stage
 
 
 def state(stage: Stage, delay: str, partition: int = 0) -> StoredState:
-    """The state of a partition, as the next owner will read it."""
+    """Return the state of a partition, as the next owner will read it."""
     records = [each for each in stage.records(f"{delay}.delay-state") if each.partition == partition]
     folded = fold_state([(each.key, each.value) for each in records])
     assert folded is not None, f"{delay}/{partition} has no state"
@@ -22,32 +22,34 @@ def state(stage: Stage, delay: str, partition: int = 0) -> StoredState:
 
 
 def manifests_ever(stage: Stage, delay: str) -> Iterator[Manifest]:
-    """Every manifest that was committed, those of buckets that are gone included."""
+    """Yield every manifest that was ever committed, including the manifests of removed buckets."""
     for record in stage.records(f"{delay}.delay-state"):
         if record.value is not None and (record.key or b"").startswith(MANIFEST_PREFIX):
             yield decode_manifest(record.key or b"", record.value)
 
 
 def segment_records(stage: Stage, delay: str, partition: int = 0) -> dict[int, Record]:
-    """Records of the snapshots topic by offset."""
+    """Return the records of the snapshots topic by offset."""
     found = stage.records(f"{delay}.delay-snapshots")
     return {each.offset: each for each in found if each.partition == partition}
 
 
 def entries_of(stage: Stage, delay: str, manifest: Manifest) -> list[StoredEntry]:
-    """The entries of all segments of a bucket."""
+    """Return the entries of all segments of a bucket."""
     records = segment_records(stage, delay)
     return [entry for ref in manifest.segments for entry in decode_segment(records[ref.record_offset].value or b"")]
 
 
 def delete_records(stage: Stage, topic: str, partition: int, below: int) -> None:
-    """Have the broker remove the front of a partition."""
+    """Remove the front of a partition."""
     (future,) = stage.admin.delete_records([TopicPartition(topic, partition, below)]).values()
     future.result(TIMEOUT_S)
 
 
 def truncate(stage: Stage, delay: str, below: int) -> None:
-    """Remove the beginning of a state partition; brokers refuse that of a topic that is compacted only."""
+    """Remove the beginning of a state partition, with another cleanup policy meanwhile: brokers refuse it under
+    compact.
+    """
     topic = f"{delay}.delay-state"
     _use_policy(stage, topic, "delete")
     delete_records(stage, topic, 0, below)

@@ -1,4 +1,4 @@
-"""Staged buckets are adopted by a running router: nothing lost, doubled, early or altered, whatever ends it when."""
+"""Tests that a running router adopts staged buckets: nothing lost, doubled, early or altered, despite any crash."""
 
 import signal
 import time
@@ -32,24 +32,24 @@ PLACES = ("adopt.before", "adopt.after", "adopt.before", "adopt.catching_up:3", 
 
 
 def left_already(stage: Stage, topics: list[str]) -> frozenset[int]:
-    """Offsets of what is in target and rejected topics, as a job that rebuilds an index finds them."""
+    """Return the offsets of records in target and rejected topics, as a job that rebuilds an index finds them."""
     sources = [header(record, "delay-source") or b"" for topic in topics for record in stage.records(topic)]
     return frozenset(int(source.rpartition(b"/")[2]) for source in sources)
 
 
 def waiting(stage: Stage, delay: str) -> set[bytes | None]:
-    """Keys of what is still staged."""
+    """Return the keys of the staged records that remain."""
     latest = {record.key: record.value for record in stage.records(f"{delay}.delay-backfill")}
     return {key for key, value in latest.items() if value is not None}
 
 
 def masked(stage: Stage, delay: str) -> int:
-    """How many records at most lie in adopted segments and belong to other buckets."""
+    """Return the largest possible number of records that lie in adopted segments and belong to other buckets."""
     return sum(manifest.from_offset - manifest.segments_from for manifest in manifests_ever(stage, delay))
 
 
 def committed(stage: Stage, delay: str) -> int:
-    """The offset that the group has committed for partition 0."""
+    """Return the offset that the group has committed for partition 0."""
     consumer = Consumer({**stage.kafka, "group.id": stage.group_id})
     try:
         (found,) = consumer.committed([TopicPartition(delay, 0)], 10)
@@ -74,7 +74,7 @@ def test_kill_9_while_buckets_are_adopted_and_catch_up(
         stage.send_many(delay, list(some_records(rng, 6_000)))
         end = stage.records(delay)[-1].offset + 1
         job = BackfillJob(stage, router.config, delay, limits=SealRules(placement=placement, segment_entries=300))
-        # By an older cursor, in two buckets, and twice; one that C has passed; one of another topic.
+        # Two buckets by an older cursor, staged twice; a range that C has passed; a bucket of another topic.
         job.run("nightly", [(100, 3_000), (3_000, end)])
         job.run("nightly", [(100, 3_000), (3_000, end)])
         job.run("again", [(200, 2_500)])
@@ -90,13 +90,13 @@ def test_kill_9_while_buckets_are_adopted_and_catch_up(
         wait_until(lambda: not state(stage, delay).progress.catching_up, "everything has caught up", 120)
         wait_until(lambda: state(stage, delay).progress.cursor == end, "C")
         pending = f'pending_records{{topic="{delay}"}}'
-        # What is masked counts until its segment is loaded.
+        # A masked record counts until its segment is loaded.
         wait_until(lambda: 0 <= router.metric(pending) - stage.audit().pending <= masked(stage, delay), "pending")
         report = stage.settle()
         print(placement, report.summary())
         assert report.sent == 6_300
         assert report.rejected > 400
-        # One adoption was not told by a process that was killed before it could.
+        # A process was killed before it could report one of the adoptions.
         assert router.events("backfill_adopted")
         assert {event["job"] for event in router.events("backfill_discarded")} == {"again", "late"}
         (refused,) = {event["why"].partition(",")[0] for event in router.events("backfill_refused")}
@@ -119,7 +119,7 @@ def test_a_bucket_is_adopted_while_the_router_reads_on_and_releases(
         return reads_on(self, wait_s, max_bytes)
 
     monkeypatch.setattr(Intake, "fill", slowly)
-    # Else all of it is read ahead, and indexed in one go.
+    # Otherwise all records are read ahead, and indexed in one go.
     monkeypatch.setattr("sidecar.intake.read_ahead.FETCH_RECORDS", 100)
     monkeypatch.setattr("sidecar.intake.intake.INDEX_RECORDS", 100)
     out = stage.target("out", 2)
@@ -151,7 +151,7 @@ def test_a_lost_state_is_made_anew_and_nothing_is_released_again(stage: Stage, r
         end = stage.records(delay)[-1].offset + 1
         wait_until(lambda: state(stage, delay).progress.cursor == end, "all are indexed")
         stage.wait_records(out, 1_000)
-        # The offset it commits to its group tells later that there was a state.
+        # The committed offset of the group shows later that there was a state.
         wait_until(lambda: committed(stage, delay) > 0, "an offset of the group")
         router.kill()
 

@@ -1,7 +1,7 @@
-"""Every shape of record that a broker takes leaves a delay topic as it came: released, or rejected; no third way.
+"""Tests that every shape of record that a broker accepts leaves a delay topic unchanged: released or rejected.
 
-Written and read back by hand (tests/wire), since a client would write few of them and alter some. What is judged is
-what the logs hold, byte for byte.
+The tests write and read batches by hand (tests/wire), since a client could write few of them and would alter some. They
+compare the content of the logs byte by byte.
 """
 
 import itertools
@@ -76,7 +76,7 @@ VALUES: Final = [None, b"", b"\0" * 5, b"v" * 500_000]
 
 
 def shapes() -> Iterator[tuple[str, WireBatch]]:
-    """Every batch to be tried, under a name."""
+    """Yield every batch to try, with its name."""
     for name, headers in HEADERS.items():
         yield name, WireBatch([WireRecord(b"k", b"v", headers)])
     for key, value in itertools.product(KEYS, VALUES):
@@ -86,7 +86,7 @@ def shapes() -> Iterator[tuple[str, WireBatch]]:
         yield f"attributes {attributes}", WireBatch([WireRecord(b"k", b"v", [SOON], attributes=attributes)])
     now_ms = time.time_ns() // 1_000_000
     for at_ms in (-1, -2, 0, 1, now_ms, now_ms + 3_000_000, 2**53, INT64_MAX - 1, INT64_MAX, -(2**63)):
-        # From the ones ahead of now nothing is counted: they would wait.
+        # A timestamp in the future would make a relative delay wait.
         for headers in ([], [(b"deliver-at", b"%d" % (now_ms + 500))], [SOON] if at_ms <= now_ms else []):
             yield f"timestamp {at_ms}, {headers}", WireBatch([WireRecord(b"k", b"v", headers)], base_ms=at_ms)
     for base_ms, delta in ((0, now_ms), (INT64_MAX, now_ms - INT64_MAX), (now_ms, -now_ms), (now_ms, -now_ms - 1)):
@@ -129,7 +129,7 @@ def shapes() -> Iterator[tuple[str, WireBatch]]:
 
 
 class Met(NamedTuple):
-    """Topics in which a router has met all shapes, and what the broker has refused of them."""
+    """Topics in which a router has met all shapes, and the shapes that the broker has refused."""
 
     broker: Broker
     target: str
@@ -138,7 +138,7 @@ class Met(NamedTuple):
 
 
 class Way(NamedTuple):
-    """How records go through a router: by memory at once, or sealed and read again, by another owner too."""
+    """The path of records through a router: from memory at once, or sealed and read again, also by another owner."""
 
     after_ms: bytes
     target: dict[str, str]
@@ -164,7 +164,7 @@ READ_AGAIN: Final = Way(
 def met(
     kafka: local_kafka.Cluster, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Met]:
-    """All shapes, each with a good record behind it, in topics of both kinds of timestamps, before a running router."""
+    """Write all shapes, each with a good record behind it, to topics of both kinds of timestamps; a router runs."""
     way: Way = request.param
     stage, large = Stage(kafka.bootstrap, tmp_path_factory.mktemp("stage")), {"max.message.bytes": "4000000"}
     target = stage.target(config={**way.target, **large})
@@ -198,7 +198,7 @@ def met(
 
 
 def _after(way: Way, batch: WireBatch) -> WireBatch:
-    """The same with another delay where it is SOON."""
+    """Return the batch with another delay in place of SOON."""
     later = (SOON[0], way.after_ms)
     records = [
         replace(record, headers=[later if header == SOON else header for header in record.headers])
@@ -208,17 +208,17 @@ def _after(way: Way, batch: WireBatch) -> WireBatch:
 
 
 def _sources(broker: Broker, target: str) -> set[bytes | None]:
-    """Where the records of a target came from, committed or not."""
+    """Return the sources of the records of a target, committed or not."""
     return {_source(record) for record in broker.records(target)}
 
 
 def _source(record: Stored) -> bytes | None:
-    """Where a record came from: the last header of that name is the router's."""
+    """Return the source of a record: the last header of that name is the router's."""
     return [content for name, content in record.headers if name == b"delay-source"][-1]
 
 
 def _transactions(broker: Broker, topic: str) -> None:
-    """One that is committed and one that is aborted, with good and bad records."""
+    """Write a committed and an aborted transaction, with good and bad records."""
     for commit in (True, False):
         name = f"{topic}.{commit}"
         producer = broker.init_producer_id(name)
@@ -248,7 +248,7 @@ def test_each_record_was_released_or_rejected_as_it_came(met: Met) -> None:
 
 
 def _judged(sent: Stored, found: Stored, is_rejected: bool) -> str:
-    """What became of a record; AssertionError when it is not as it came."""
+    """Return the fate of a record. Raise AssertionError if it was altered."""
     assert (found.key, found.value) == (sent.key, sent.value), _shown(sent)
     if not is_rejected:
         assert _is_readable(sent), f"released though no client hands it over: {_shown(sent)}"
@@ -290,12 +290,12 @@ def _shown(sent: Stored) -> str:
 
 
 def test_the_broker_has_taken_nearly_all_shapes(met: Met) -> None:
-    """So that a shape that is never met does not pass for one that is handled."""
+    """A shape that the broker refuses never reaches the router, so the refused ones are counted here."""
     assert set(met.refused) == {"null headers", "magic 0", "magic 1", "magic 3", "control batch"}
 
 
 def test_headers_cost_no_more_memory_than_is_said(kafka: local_kafka.Cluster, stage: Stage) -> None:
-    """60 records of 99,000 headers, 18 MB, took 479 MiB; 115 MB is what the client may unpack at once."""
+    """60 records of 99,000 headers, 18 MB, once took 479 MiB; the client may unpack 115 MB at once."""
     large, most_bytes = {"max.message.bytes": "4000000"}, 0
     target = stage.target()
     delay = stage.delay(default_target=target, config=large, rejected_config=large)

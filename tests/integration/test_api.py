@@ -1,4 +1,4 @@
-"""The admin API of running routers: what is set there holds, and what is asked is answered for the whole group."""
+"""Tests of the admin API of running routers: a policy set there holds, and answers cover the whole group."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -23,8 +23,6 @@ PRODUCE = "produces-0123456789abcdef0123456789ab"
 
 @dataclass
 class Served:
-    """A router with an admin API."""
-
     router: RouterProcess
     url: str
 
@@ -65,7 +63,7 @@ def _policies(stage: Stage) -> str:
 
 @pytest.fixture
 def serve(stage: Stage, tmp_path: Path) -> Iterator[Serve]:
-    """Start a router of the stage with an admin API; ended with the test."""
+    """Yield a function that starts a router of the stage with an admin API, until the end of the test."""
     tokens = tmp_path / "tokens"
     tokens.write_text(f"read {READ}\noperate {OPERATE}\nproduce {PRODUCE}\n")
     started = ExitStack()
@@ -92,7 +90,7 @@ def test_a_policy_set_by_http_holds_in_every_router_and_is_told_by_every_one(sta
     delay = stage.delay(partitions=2, default_target=out, max_delay="1h")
     one, two = serve("a"), serve("b")
     for each in (one, two):
-        # Ready it is without a partition, too; what is changed before it has one is no change to it.
+        # A router is ready without a partition, too, and a change before it serves one is not reported as a change.
         wait_until(lambda each=each: each.router.events("partition_active") != [], "each serves one")  # type: ignore[misc]
     assert one.holds(delay, "max_delay") == {"value": "1h", "origin": "configuration"}
     assert one.ask("PUT", "/policies/default", {"max_delay": "2s"}, READ).status_code == 403
@@ -132,7 +130,7 @@ def test_a_record_written_by_http_is_delivered_as_it_was_sent(stage: Stage, serv
     assert (record.key, record.value) == (b"k", b"\x00\x01\xff")
     assert header(record, "delay-source") == f"{delay}/{place['partition']}/{place['offset']}".encode()
     assert header(record, "delay-due") == str(place["due_ms"]).encode()
-    # Nothing else was written, and it was not early.
+    # No other record was written, and this one was not early.
     assert stage.settle().sent == 1
 
 
@@ -178,10 +176,10 @@ def test_any_router_answers_for_all_partitions_and_records(stage: Stage, serve: 
     stage.wait_records(out, 1)
     codes(stage, delay, 1)
     for api in (one, two):
-        # Whoever gives a partition away reports it once more, so what is told settles with who serves what.
+        # A router that gives a partition away reports it once more, so the report settles only after the move.
         wait_until(lambda api=api: reported(api, delay) == (2, ["active", "active"], {"a", "b"}), "reported", 60)  # type: ignore[misc]
         assert {each["topic"] for each in api.get("/topics")["topics"]} == {delay}
-        # Counted every few seconds only.
+        # The routers count every few seconds only.
         wait_until(lambda api=api: counted(api, delay) == (2, {out: 2}), "counted")  # type: ignore[misc]
         assert [fate(api, place) for place in (released, *pending, rejected)] == [
             "released",

@@ -1,4 +1,4 @@
-"""The auditor on a real broker: it has to find what is planted, and to read to the very end and no further."""
+"""Tests of the auditor on a real broker: it finds planted errors, and reads to the very end and no further."""
 
 import time
 from collections.abc import Callable
@@ -17,7 +17,7 @@ AFTER: Header = ("deliver-after", b"1")
 
 
 class Stage:
-    """A delay, a target and a rejected topic, written to by hand as a router would, or as it should not."""
+    """A delay, a target and a rejected topic, which the test writes to like a router, with or without errors."""
 
     def __init__(self, bootstrap: str, make_topic: MakeTopic) -> None:
         self.kafka = {"bootstrap.servers": bootstrap}

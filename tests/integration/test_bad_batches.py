@@ -1,4 +1,4 @@
-"""Batches that no client of this kind can read: stepped over and told, or the partition stops, as configured."""
+"""Tests of batches that no client of this kind can read: the router skips and reports them, or stops if configured."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -12,7 +12,7 @@ from tests.wire.batch import TRANSACTIONAL
 
 SOON: Final = (b"deliver-after", b"200")
 UNPACKED_BYTES: Final = 150_000_000
-"""More than librdkafka unpacks of zstd, which is receive.message.max.bytes, 100 MB by default; 5 kB in the log."""
+"""More than librdkafka unpacks of zstd: 100 MB by default (receive.message.max.bytes). In the log it takes 5 kB."""
 
 ROOMY: Final = {"receive.message.max.bytes": 500_000_000}
 
@@ -25,7 +25,7 @@ def good(value: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def bombs() -> dict[int, bytes]:
-    """Batches of so many records, of which the last is huge."""
+    """Return batches by their number of records; the last record of each is huge."""
     huge = WireRecord(b"k", bytes(UNPACKED_BYTES), [SOON])
     return {
         count: WireBatch([*[WireRecord(b"k", b"in it", [SOON])] * (count - 1), huge], codecs.ZSTD).encode()
@@ -44,7 +44,7 @@ def values(stage: Stage, target: str) -> Sequence[bytes | None]:
 
 
 def test_what_cannot_be_read_is_stepped_over_and_told(stage: Stage, broker: Broker, bombs: dict[int, bytes]) -> None:
-    """Alone, with others in its batch, next to another, at the end of the log, and again on replay."""
+    """Batches lie alone, with others in the batch, next to another, at the log end; replay reads them again."""
     target = stage.target()
     delay = stage.delay(default_target=target)
     places: list[tuple[int, int]] = []
@@ -79,13 +79,13 @@ def test_what_cannot_be_read_is_stepped_over_and_told(stage: Stage, broker: Brok
         assert header(stub, "delay-error") == b"UNREADABLE"
         assert f"Offsets {start} to {end - 1} are a batch".encode() in (header(stub, "delay-error-message") or b"")
     told = [(event["first_offset"], event["last_offset"] + 1) for event in events]
-    # Told again by the owner that replays them, who cannot know whether they could be read before.
+    # The owner that replays them reports them again: it cannot know whether they could be read before.
     assert told[: len(places)] == places
     assert set(told) == set(places)
 
 
 def test_in_transactions_too(stage: Stage, broker: Broker) -> None:
-    """Aborted ones are told of as well: the client unpacks a batch before it looks whether anybody wants it."""
+    """Aborted batches are reported as well: the client unpacks a batch before it checks whether it is wanted."""
     target = stage.target()
     delay = stage.delay(default_target=target)
     huge = [WireRecord(b"k", bytes(UNPACKED_BYTES), [SOON])]
@@ -100,7 +100,7 @@ def test_in_transactions_too(stage: Stage, broker: Broker) -> None:
         broker.produce(delay, 0, good(b"1"))
         wait_until(lambda: len(values(stage, target)) == 1, "the good record")
     told = [header(stub, "delay-source") for stub in stage.records(f"{delay}.rejected")]
-    # The marker at offset 1 is told of with what lies behind it when both came at once.
+    # The marker at offset 1 is reported together with the batch behind it if both came at once.
     assert told[0] == f"{delay}/0/0".encode()
     assert told[1:] in ([f"{delay}/0/1".encode()], [f"{delay}/0/2".encode()])
 
@@ -127,7 +127,7 @@ def test_it_stops_the_partition_where_that_is_asked_for(stage: Stage, broker: Br
 def test_what_was_said_to_be_unreadable_stays_undelivered_by_a_client_that_can_read_it(
     stage: Stage, broker: Broker
 ) -> None:
-    """It is read again, since a record in front of it waits in memory; by the next owner, and by the one after."""
+    """A record in front waits in memory, so the next owner and the one after it read the batch again."""
     target = stage.target()
     delay = stage.delay(default_target=target, seal_age="1h")
 
@@ -155,7 +155,7 @@ def test_what_was_said_to_be_unreadable_stays_undelivered_by_a_client_that_can_r
 def test_records_around_it_are_read_again_when_they_are_due(
     stage: Stage, broker: Broker, bombs: dict[int, bytes]
 ) -> None:
-    """Sealed with pointers, so that what is due is read by offset, on both sides of what cannot be read."""
+    """Pointers make the router read due records by offset, on both sides of the unreadable batch."""
     target = stage.target()
     sealing: dict[str, Any] = {"placement": "pointer", "seal_records": 4, "seal_age": "100ms", "seal_beyond": "0s"}
     delay = stage.delay(default_target=target, max_delay="10s", **sealing)

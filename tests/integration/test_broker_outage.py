@@ -1,4 +1,4 @@
-"""The only broker goes away, for a moment and for longer, and comes back."""
+"""Tests of an outage of the only broker, for a moment and for longer."""
 
 import time
 from pathlib import Path
@@ -30,7 +30,7 @@ def test_the_broker_goes_away_and_comes_back(
             load.finish()
         stage.settle()
 
-        # Down for longer: the router says so, stays alive, and goes on when the broker is back.
+        # During a longer outage the router reports it, stays alive, and goes on when the broker is back.
         stage.send_many(delay, [[("deliver-after", b"%d" % after_ms)] for after_ms in range(0, 20_000, 50)])
         before = router.pid
         node.kill()

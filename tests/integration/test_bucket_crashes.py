@@ -1,4 +1,4 @@
-"""kill -9 at every named place of seal, merge, removal, loading and recovery: nothing lost, doubled or early."""
+"""Kills the router at every failpoint of seal, merge, removal, load and recovery: nothing lost, doubled or early."""
 
 import signal
 import time
@@ -28,7 +28,7 @@ SMALL_BUCKETS: dict[str, Any] = {
 
 
 class Chain:
-    """A router that is killed at one place after the other, each time in the state the crash before has left."""
+    """A router that is killed at one failpoint after the other, each time in the state that the last crash has left."""
 
     def __init__(self, router: RouterProcess, places: Sequence[str], environ: pytest.MonkeyPatch) -> None:
         self._router = router
@@ -39,11 +39,11 @@ class Chain:
 
     @property
     def ended(self) -> bool:
-        """Whether it has died everywhere and runs on, unarmed."""
+        """Says whether the router has died at every failpoint and runs on, unarmed."""
         return not self._left
 
     def turn(self) -> None:
-        """Start it again, armed for the next place, when it has died."""
+        """Start a dead router again, armed for the next failpoint."""
         if self.ended or self._router.running:
             return
         assert self._router.exit_code == -signal.SIGKILL, f"ended by itself: {self._router.last_lines()}"
@@ -65,13 +65,13 @@ def test_kill_9_at_every_named_place(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> None:
-    # Those of adopting are in test_adoption.py, those of healing in tests/faults/test_orphans.py.
+    # test_adoption.py has the failpoints of adoption, tests/faults/test_orphans.py the ones of healing.
     named = [place for place in failpoints.PLACES if not place.startswith(("adopt.", "ending."))]
-    # Nothing is loaded but after a restart that finds a manifest: what is sealed stays in memory while it is due soon.
+    # Only a restart that finds a manifest loads segments: sealed records stay in memory while they are due soon.
     last = ["seal.after_manifest", "load.taken"]
     others = [place for place in named if place not in last]
     rng.shuffle(others)
-    # Side by side, to save time: each has topics, a group and a load of its own.
+    # Parallel chains save time: each has its own topics, group and load.
     lots = [others[number::3] for number in range(3)]
     lots[-1] += last
     with ExitStack() as stack:

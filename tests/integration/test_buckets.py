@@ -1,4 +1,4 @@
-"""Buckets end to end: where payload is kept, restarts in the middle, order, and less memory than is pending."""
+"""Tests of buckets end to end: placement of payload, restarts, order, and memory smaller than the pending payload."""
 
 import time
 from collections import Counter
@@ -12,7 +12,7 @@ from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import TIMEOUT_S, Header, Stage, now_ms, wait_until
 from tests.integration.stored_buckets import entries_of, manifests_ever, state
 
-# 600 records at once, in segments of 200: a fixed delay is worth a pointer there, and a seek per record is not.
+# 600 records at once, in segments of 200: a fixed delay makes a pointer worth it, one seek per record does not.
 BUCKETS: dict[str, Any] = {
     "seal_records": 600,
     "seal_age": "1s",
@@ -36,10 +36,10 @@ def test_payload_is_kept_where_it_is_said_and_comes_back_in_order(stage: Stage, 
     with stage.router() as router:
         began_ms = now_ms()
         router.start_and_wait()
-        # Longer than what comes before it takes, and longer yet where a start takes long.
+        # Longer than the steps before it take, and longer still if a start takes long.
         base_ms = now_ms() + 8_000 + 2 * (now_ms() - began_ms)
         for wave in range(WAVES):
-            # Due times of one wave lie among those of the others: what is mutable, frozen, kept and loaded interleaves.
+            # Due times of the waves overlap, so that mutable, frozen, kept and loaded records interleave.
             for number in range(WAVE):
                 at: Header = ("deliver-at", b"%d" % (base_ms + rng.randrange(2_000)))
                 in_order: Header = ("deliver-at", b"%d" % (base_ms + wave * 600 + number))
@@ -54,7 +54,7 @@ def test_payload_is_kept_where_it_is_said_and_comes_back_in_order(stage: Stage, 
             posted = (wave + 1) * WAVE
             wait_pending(router, [inline], posted)
             if wave == 1:
-                # What was sealed is stored only now, what was not is indexed again.
+                # Sealed records are read from segments only now; the others are indexed again.
                 router.kill()
                 router.start_and_wait()
         wait_pending(router, delays[:-1], WAVES * WAVE)
@@ -93,7 +93,7 @@ def wait_pending(router: RouterProcess, delays: Sequence[str], count: int) -> No
 
 
 def sealed(stage: Stage, delay: str) -> bool:
-    """Whether nothing has to be indexed again after a restart."""
+    """Say whether a restart has nothing to index again."""
     progress = state(stage, delay).progress
     return progress.sealed_to == progress.cursor
 
@@ -115,7 +115,7 @@ def test_more_is_pending_than_fits_into_memory(stage: Stage, rng: Random) -> Non
         router.start_and_wait()
         used = []
         began_ms = now_ms()
-        # 6 MB that are due only after a while go into segments; 6 MB more that are due too soon for that wait outside.
+        # 6 MB with distant due times go into segments; 6 MB more that are due too soon for segments wait in the log.
         for _ in range(1_500):
             stage.post(late, ("deliver-at", b"%d" % (began_ms + 12_000 + rng.randrange(1_000))), value=filler)
         stage.flush()
@@ -131,8 +131,8 @@ def test_more_is_pending_than_fits_into_memory(stage: Stage, rng: Random) -> Non
             time.sleep(0.2)
         report = stage.settle()
         assert report.released_once == 7_500
-        # What one fetch brings may go beyond the limit, and what is due within a second is loaded all the same: here
-        # 1,000 of 7,500. How much of that is in memory at a time is a matter of the machine.
+        # A fetch may exceed the limit, and records due within a second are loaded all the same: here 1,000 of 7,500.
+        # The share in memory at any one time depends on the machine.
         assert max(used) < 7_500 * (len(filler) + 200) // 2, max(used)
         assert router.metric("payload_bytes") == 0
         assert len(router.events("partition_active")) == 2
@@ -145,7 +145,7 @@ def test_buckets_are_sealed_while_records_keep_coming(stage: Stage) -> None:
     with stage.router() as router:
         router.start_and_wait()
         deadline_s = time.monotonic() + TIMEOUT_S
-        # It is not a pause that lets a bucket be sealed: there is none.
+        # The records never pause, so no pause triggers the seal.
         while router.metric(f'seal_seconds_count{{topic="{delay}"}}') < 2:
             assert time.monotonic() < deadline_s, "nothing is sealed while records keep coming"
             for _ in range(500):

@@ -1,4 +1,4 @@
-"""The commands that cancel and replace, while a router runs: they end once that is certain, and say so."""
+"""Tests of the commands that cancel and replace while a router runs: they end with a certain answer."""
 
 import json
 

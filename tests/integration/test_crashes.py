@@ -1,4 +1,4 @@
-"""Whatever ends the router, and whenever: the auditor finds nothing lost, doubled, early or altered."""
+"""Tests that the auditor finds nothing lost, doubled, early or altered after any end of the router at any time."""
 
 import time
 from random import Random
@@ -19,7 +19,7 @@ def test_kill_9_at_random_moments(stage: Stage, rng: Random) -> None:
     with stage.router() as router, Load(stage, delays, rng, partitions=3) as load:
         router.start_and_wait()
         for _ in range(KILLS):
-            # From before it has joined the group to the middle of releasing.
+            # Between a start without group membership and the middle of a release.
             time.sleep(rng.uniform(0.3, 2.5))
             router.kill()
             router.start()
@@ -39,7 +39,7 @@ def test_a_torn_transaction_of_a_former_owner_is_never_seen(stage: Stage) -> Non
         stage.wait_records(out, 1)
         router.kill()
 
-    # What a router leaves that died, or hangs, just before its commit: records in the target, and progress past them.
+    # A router that dies or hangs just before its commit leaves this: records in the target, and progress past them.
     torn = Producer({**stage.kafka, "transactional.id": f"{stage.group_id}.{delay}.0", "linger.ms": 0})
     torn.init_transactions()
     torn.begin_transaction()
@@ -60,7 +60,7 @@ def test_a_torn_transaction_of_a_former_owner_is_never_seen(stage: Stage) -> Non
 
 
 def written(stage: Stage, topic: str) -> int:
-    """The end of the log, transactions that are open or aborted included."""
+    """Return the end of the log, including open and aborted transactions."""
     consumer = Consumer({**stage.kafka, "group.id": "none", "isolation.level": "read_uncommitted"})
     edges = consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)
     consumer.close()

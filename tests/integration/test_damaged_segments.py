@@ -1,4 +1,4 @@
-"""Segments that are missing or damaged: made good from the delay topic, or the partition stops and says what to do."""
+"""Tests of missing or damaged segments: repaired from the delay topic, or the partition stops with instructions."""
 
 import json
 import re
@@ -31,7 +31,7 @@ BATCHES, BATCH = 6, 60
 
 
 def garble(stage: Stage, delay: str, partition: int) -> None:
-    """Have every segment of a partition be a record with one bit changed."""
+    """Replace every segment of a partition by a copy with one flipped bit."""
     records = segment_records(stage, delay, partition)
     garbled: dict[bytes, bytes] = {}
     for ref in segments(stage, delay, partition):
@@ -44,7 +44,7 @@ def garble(stage: Stage, delay: str, partition: int) -> None:
 
 
 def exchange(stage: Stage, delay: str, partition: int) -> None:
-    """Have every segment of a partition be another one, whole and readable."""
+    """Replace every segment of a partition by another segment that is whole and readable."""
     offsets = [ref.record_offset for ref in segments(stage, delay, partition)]
     assert len(offsets) > 1
     following = dict(zip(offsets, [*offsets[1:], offsets[0]], strict=True))
@@ -56,7 +56,7 @@ def segments(stage: Stage, delay: str, partition: int) -> list[SegmentRef]:
 
 
 def move(stage: Stage, delay: str, partition: int, moved: Callable[[int], int]) -> None:
-    """Have the manifests name other places, as nothing but a defect or a restore would."""
+    """Change the offsets in the manifests, as only a defect or a restore would."""
     changed = [
         replace(
             manifest,
@@ -76,9 +76,9 @@ def produce(stage: Stage, topic: str, partition: int, records: Mapping[bytes, by
 
 
 def remove(stage: Stage, delay: str, partition: int) -> None:
-    """Have every segment of the partition be gone."""
+    """Remove every segment of a partition."""
     snapshots = f"{delay}.delay-snapshots"
-    # Otherwise brokers refuse it.
+    # Brokers refuse to remove records of a topic that is only compacted.
     settings = {"cleanup.policy": "compact,delete", "retention.ms": "-1", "retention.bytes": "-1"}
     entries = [ConfigEntry(*each, incremental_operation=AlterConfigOpType.SET) for each in settings.items()]
     resource = ConfigResource(ResourceType.TOPIC, snapshots, incremental_configs=entries)
@@ -96,7 +96,7 @@ def test_segments_that_cannot_be_read(stage: Stage, rng: Random) -> None:
     with stage.router() as router:
         router.start_and_wait()
         began_ms = now_ms()
-        # Some leave while others are sealed and merged: segments then lack neighbours that the delay topic still has.
+        # Some records leave while others are sealed and merged: the delay topic keeps only a part of some segments.
         for batch in range(BATCHES):
             for name, partition in places:
                 for _ in range(BATCH):
@@ -140,7 +140,7 @@ def test_segments_that_cannot_be_read(stage: Stage, rng: Random) -> None:
 
 
 def refused(router: RouterProcess, place: str) -> str:
-    """Why a partition refuses, as the body of /readyz says it; empty when it does not."""
+    """Return the reason for a refusal of a partition in the body of /readyz; empty without a refusal."""
     try:
         told = json.loads(router.http("/readyz")[1])["partitions"].get(place, {})
     except (json.JSONDecodeError, KeyError):

@@ -1,4 +1,4 @@
-"""The demo as a user runs it: what it states, what it leaves behind, and how it ends when it is not let finish."""
+"""Tests of the demo as a user runs it: its output, its remains, and its end when it is interrupted."""
 
 import os
 import re
@@ -111,7 +111,7 @@ def test_a_failure_shows_the_router_and_leaves_nothing(
         given = {
             local_kafka.SERVERS_VARIABLE: kafka.bootstrap,
             "TMPDIR": str(tmp_path),
-            # The environment wins over the demo's file: its router cannot listen, and ends.
+            # The environment overrides the demo's file, so its router cannot listen and ends.
             "DELAY_ROUTER__HTTP__LISTEN": f"127.0.0.1:{taken.getsockname()[1]}",
         }
         with running_demo(given) as demo:

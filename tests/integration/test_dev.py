@@ -1,4 +1,4 @@
-"""``delay-router dev`` as a user meets it: the commands it shows work as they are, and Ctrl-C leaves nothing."""
+"""Tests of ``delay-router dev`` as a user meets it: printed commands work as they are, and Ctrl-C leaves nothing."""
 
 import os
 import re
@@ -40,7 +40,7 @@ def running_dev(directory: Path, port: int) -> Iterator["subprocess.Popen[str]"]
 
 
 def pasted(line: str, directory: Path) -> str:
-    """What a line prints in another terminal, in a folder of its own."""
+    """Run a line in a shell with a folder of its own, and return the output."""
     elsewhere = {**os.environ, "PYTHONPATH": str(ROOT)}
     call = ["sh", "-c", line]
     done = subprocess.run(call, cwd=directory, env=elsewhere, capture_output=True, text=True, timeout=60, check=False)

@@ -1,4 +1,4 @@
-"""What is found is what is pending now, with consumers that have looked at the same topics before."""
+"""Tests that a search finds exactly the pending records, with consumers that have read the same topics before."""
 
 import pytest
 from confluent_kafka.admin import NewTopic
@@ -17,7 +17,7 @@ SUFFIXES = ("", ".delay-state", ".delay-snapshots", ".rejected", ".receipts")
 
 
 class Looking:
-    """Asks one finder for pages of one schedule, on to the last."""
+    """Asks one finder for all pages of one schedule."""
 
     def __init__(self, router: RouterProcess, delay: str) -> None:
         config = configuration.load(router.config, {})

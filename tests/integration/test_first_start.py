@@ -1,4 +1,4 @@
-"""A partition without a state: begun where nothing can have been delivered yet, and asked about everywhere else."""
+"""Tests of a partition without a state: it begins if nothing can have been delivered yet, and otherwise asks."""
 
 import json
 from typing import Any
@@ -25,7 +25,7 @@ def refused(router: RouterProcess, place: str) -> bool:
 
 
 def errors(router: RouterProcess, *arguments: str) -> list[dict[str, str]]:
-    """What ``init`` finds fault with; its exit code says the same."""
+    """Return the errors that ``init`` finds, in agreement with its exit code."""
     done = router.command("init", "--json", *arguments)
     found = [each for each in json.loads(done.stdout)["findings"] if each["level"] == "error"]
     assert done.returncode == bool(found), done.stdout + done.stderr
@@ -33,7 +33,7 @@ def errors(router: RouterProcess, *arguments: str) -> list[dict[str, str]]:
 
 
 def by_hand(stage: Stage, out: str) -> str:
-    """A delay topic that somebody has created, and nothing beside it."""
+    """Create a delay topic without its companion topics."""
     delay = f"{stage.word}.by-hand"
     stage.create([NewTopic(delay, 1, 1, config={**APPEND_TIME, "retention.ms": "-1"})])
     stage.delays[delay] = {"name": delay, "default_target": out}
@@ -41,7 +41,7 @@ def by_hand(stage: Stage, out: str) -> str:
 
 
 def test_state_and_group_are_both_gone(stage: Stage) -> None:
-    """Nothing is left that tells of what was delivered: `init` and the router ask, and deliver nothing twice."""
+    """No record of past deliveries is left: `init` and the router ask, and deliver nothing twice."""
     out = stage.target()
     delay = by_hand(stage, out)
     # A static member stays in the group for a while.
@@ -68,7 +68,7 @@ def test_state_and_group_are_both_gone(stage: Stage) -> None:
 
 
 def test_the_state_alone_is_gone(stage: Stage) -> None:
-    """Of what the group has an offset for, `init` writes no beginning, even if told to deliver what there is."""
+    """`init` writes no beginning for a partition with a committed offset, even with --deliver-existing."""
     out = stage.target()
     delay = by_hand(stage, out)
     with stage.router() as router:
@@ -99,7 +99,7 @@ def test_a_delay_topic_with_records_that_no_router_has_seen(stage: Stage) -> Non
         stage.send(delay, value=b"before the first start")
         router.start_and_wait()
         assert [each.value for each in stage.wait_records(out, 2)] == [b"from before", b"before the first start"]
-        # A second run, beside a router at work, writes nothing and fences nobody.
+        # A second run beside a running router writes nothing and fences no owner.
         assert errors(router, "--deliver-existing") == []
         stage.send(delay, ("deliver-at", b"%d" % (now_ms() + 500)))
         stage.settle()
@@ -108,7 +108,7 @@ def test_a_delay_topic_with_records_that_no_router_has_seen(stage: Stage) -> Non
 
 
 def test_partitions_added_to_the_delay_topic_of_a_running_router(stage: Stage) -> None:
-    """It says what is missing; `init` adds it, and it goes on by itself, with what was written meanwhile."""
+    """The router reports the missing partitions; `init` adds them, and the router goes on with all of their records."""
     out = stage.target()
     delay = by_hand(stage, out)
     with stage.router(kafka={"topic.metadata.refresh.interval.ms": 2_000}) as router:
@@ -120,7 +120,7 @@ def test_partitions_added_to_the_delay_topic_of_a_running_router(stage: Stage) -
         why = status_of(router, f"{delay}/2")["why"]
         assert f"state topic {delay}.delay-state has no partition 2" in why
         assert "delay-router init" in why
-        # One that does not know of fewer partitions.
+        # A producer that has not cached the former number of partitions.
         producer = Producer(stage.kafka)
         producer.produce(delay, b"meanwhile", partition=2)
         assert producer.flush(10) == 0

@@ -1,4 +1,4 @@
-"""A transaction on the delay topic that its producer never ends: named, with the command that ends it."""
+"""Tests of a transaction on the delay topic that its producer never ends: named, with the command that ends it."""
 
 import json
 import time
@@ -45,7 +45,7 @@ def test_a_transaction_that_hangs_on_the_delay_topic_is_named(stage: Stage) -> N
         assert hidden_s(router, delay, 1) == 0
         told = why(router, delay, 0)
         assert f"an open transaction on {delay}/0 hides offsets 1 to 6" in told
-        # All that can be released is; nothing that a new router could do better.
+        # Every visible record is released; a new router could do no better.
         assert router.ready()
         assert router.metric(f'index_lag_records{{partition="0",topic="{delay}"}}') == 6
         (event,) = router.events("delay_topic_hidden")
@@ -67,7 +67,7 @@ PLACE = ("orders.delay", 3)
 
 
 class Cluster:
-    """Answers as it is told to."""
+    """A cluster with prepared answers."""
 
     def __init__(self) -> None:
         self.asked = 0

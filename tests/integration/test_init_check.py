@@ -1,4 +1,4 @@
-"""``init``, ``check`` and ``start-over`` against a real broker."""
+"""Tests of ``init``, ``check`` and ``start-over`` against a real broker."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +32,7 @@ DAY_MS = 86_400_000
 
 @pytest.fixture
 def command(kafka: Cluster, unique_name: Callable[[str], str], tmp_path: Path) -> Command:
-    """Commands for a delay topic that does not exist yet."""
+    """Return commands for a delay topic that does not exist yet."""
     return command_for(tmp_path, kafka.bootstrap, unique_name, extra='max_delay = "30d"\n')
 
 
@@ -100,7 +100,7 @@ def test_init_creates_everything_spelled_out_and_is_idempotent(command: Command,
     assert delay.number("retention.ms", 0) == 37 * DAY_MS
     stamped = [(each.settings or {})["message.timestamp.type"] for each in (delay, target)]
     assert stamped == ["LogAppendTime", "LogAppendTime"]
-    # The snapshots topic is trimmed, which a compact-only topic refuses.
+    # The router trims the snapshots topic, which brokers refuse for a topic that is only compacted.
     for compacted, policy in ((state, "compact"), (snapshots, "compact,delete")):
         assert compacted.settings is not None
         assert compacted.settings["cleanup.policy"] == policy
@@ -182,7 +182,7 @@ def test_state_topic_with_too_many_partitions_cannot_shrink(command: Command, ka
 def test_retention_against_max_delay(command: Command, kafka_admin: AdminClient) -> None:
     command("init", "--create-targets")
     alter(kafka_admin, command.topic, retention_ms=7 * DAY_MS)
-    # Placement `auto` puts payload into segments then, so only records too large for one are in danger.
+    # Placement `auto` puts payload into segments then, so only a record too large for a segment is in danger.
     assert not problems(command.json("check"), "error")
     (finding,) = [each for each in problems(command.json("check"), "warn") if "keeps 7d" in each["message"]]
     assert finding["thing"] == f"delay topic {command.topic}"

@@ -1,4 +1,4 @@
-"""Answers for a whole group, against what is in the topics and a naive count."""
+"""Tests of answers for a whole group, against the content of the topics and a naive count."""
 
 import json
 import os
@@ -68,7 +68,7 @@ class Told:
 
 @pytest.fixture
 def told(kafka: local_kafka.Cluster, tmp_path: Path) -> Iterator[Told]:
-    """A stage of the test's own, status and policies included."""
+    """Yield a stage of the test's own, with a status topic and a policies topic."""
     stage = Stage(kafka.bootstrap, tmp_path)
     found = Told(stage, f"__{stage.word}.status", f"__{stage.word}.policies")
     kept = {"cleanup.policy": "compact,delete", "retention.ms": "3600000", **APPEND_TIME}
@@ -97,7 +97,7 @@ def test_any_instance_answers_for_all_and_counts_as_a_naive_model(told: Told, rn
             due_ms = began_ms + 1_000 * rng.choice(CLUSTERS_S) + rng.randrange(5_000)
             route = rng.choice([[], [targets[1]], [targets[2]], targets[1:]])
             headers: list[Header] = [("deliver-to", target.encode()) for target in route]
-            # Without a value it cannot be packed, which is another way to be counted.
+            # A record without a value cannot be packed, which counts it in another way.
             stage.post(
                 delay, ("deliver-at", b"%d" % due_ms), *headers, value=b"%d" % number, partition=rng.randrange(4)
             )
@@ -123,7 +123,7 @@ def test_any_instance_answers_for_all_and_counts_as_a_naive_model(told: Told, rn
             assert {found.instance for found in topic.partitions} == {"one", "two"}
             assert sum(found.cursor for found in topic.partitions) == 400
             assert min(found.next_due_ms or 0 for found in topic.partitions) >= began_ms + 300_000
-        # From manifests now, which tell by target.
+        # The counts come from manifests now, which are by target.
         for router in (one, two):
             router.kill()
         one.start_and_wait()
@@ -156,7 +156,7 @@ def test_partitions_of_a_killed_router_are_unserved_and_then_served_again(
         assert asked.pending(delay).unserved == (0, 1)
         one.start_and_wait()
         wait_until(lambda: asked.pending(delay).records == 2, "both are counted again")
-        # A router that ends tells so, and is not waited for.
+        # A router that ends reports it, so nobody waits for it.
         assert one.stop() == 0
         wait_until(lambda: asked.status().topics[0].partitions[0].state == "unserved", "it has said so", 10)
 
@@ -178,7 +178,7 @@ def test_a_router_without_the_status_topic_goes_on_and_says_so_once(told: Told) 
 
 @dataclass
 class Looking:
-    """Looks up records by where they were sent."""
+    """Looks up records by their place in the delay topic."""
 
     asked: GroupInquiries
 
@@ -230,14 +230,14 @@ def test_what_became_of_a_record(told: Told, monkeypatch: pytest.MonkeyPatch) ->
         assert (found.code, found.why) == ("INVALID_SCHEDULE", "a control header cannot be read")
         assert look.until(astray, Fate.REJECTED).code == "TARGET_UNKNOWN"
 
-        # Decided by the rules that held at its offset, not by those of now.
+        # The rules at the record's offset decide, even after a change.
         operations.change(topic_scope(delay), {"max_delay": "1m"})
         wait_until(lambda: bool(router.events("rules_changed")), "the new rules hold")
         too_long = send(("deliver-after", b"PT1H"))
         assert look.until(too_long, Fate.REJECTED).code == "MAX_DELAY_EXCEEDED"
         assert look(waits).fate is Fate.PENDING
 
-        # What is not looked through says so, and never that it was released.
+        # An answer from a partial search says so, and never claims that the record was released.
         monkeypatch.setattr(searching, "MOST_RECORDS", 0)
         assert look(early).fate is Fate.UNKNOWN
         assert "were looked through, and there are more" in look(early).why
@@ -253,7 +253,7 @@ def test_what_became_of_a_record(told: Told, monkeypatch: pytest.MonkeyPatch) ->
         stage.admin.delete_records([upto])[upto].result(TIMEOUT_S)
         assert look(early).fate is Fate.UNKNOWN
         assert "gone from the delay topic" in look(early).why
-        # What is held lies in the state topic, whatever has become of the delay topic.
+        # A held record lies in the state topic, independent of the delay topic.
         assert look(held).fate is Fate.PENDING
 
 

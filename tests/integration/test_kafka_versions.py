@@ -1,7 +1,7 @@
-"""The oldest Kafka that is supported, and one in between; the other tests run on the newest (``local_kafka/pom.xml``).
+"""Tests the oldest supported Kafka, and one in between; other tests run on the newest (``local_kafka/pom.xml``).
 
-On each: init, records of every kind sent, released and rejected, and a router killed with SIGKILL in the middle. That
-is the demo, whose closing line is counted from the topics by the auditor.
+Each version runs the demo: init, records of every kind sent, released and rejected, and a router killed with SIGKILL in
+the middle. The auditor counts the demo's closing line from the topics.
 """
 
 import os
@@ -22,7 +22,7 @@ TIMEOUT_S: Final = 300
 
 
 def demo(version: str) -> "subprocess.Popen[str]":
-    # An engine would be asked for images that nobody may have pulled.
+    # An engine would need images that may be missing here.
     own = {local_kafka.SERVERS_VARIABLE: "", "DOCKER_HOST": "unix:///nowhere", VERSION_VARIABLE: version}
     return subprocess.Popen(
         [sys.executable, "-m", "sidecar", "demo", "--orders", "6"],
@@ -35,7 +35,7 @@ def demo(version: str) -> "subprocess.Popen[str]":
 
 def test_older_kafkas_deliver_exactly_once_over_a_crash(needs_own_nodes: None) -> None:
     with ExitStack() as stack:
-        # At once: most of a demo is waiting for what is due.
+        # All at once: a demo mostly waits for due times.
         demos = {version: stack.enter_context(demo(version)) for version in OLDER}
         for running in demos.values():
             stack.callback(running.kill)

@@ -1,4 +1,4 @@
-"""A router that is killed again and again: each restart takes its partitions back at once."""
+"""Tests of a router that is killed again and again: each restart takes its partitions back at once."""
 
 import time
 from random import Random
@@ -11,7 +11,7 @@ from tests.integration.scenario import Load, Stage, header, now_ms, wait_until
 KILLS = 3
 SESSION_S = 120
 READY_WITHIN_S = 60.0
-"""A restart takes 3 s; half a session is far above that, and nobody who waits for one is ready by then."""
+"""A restart takes 3 s. Half a session is far above that, and far below the wait for a dead member."""
 
 
 def due_ms(record: Record) -> int:
@@ -24,7 +24,7 @@ def due_after(stage: Stage, target: str, from_ms: int) -> list[Record]:
 
 @pytest.mark.timeout(300)
 def test_kills_do_not_add_up(stage: Stage, rng: Random) -> None:
-    """Each of them would leave a member to be waited for, for as long as a session."""
+    """Without instance names, each kill could leave a member that the group waits for as long as a session."""
     out = stage.target()
     delay = stage.delay(default_target=out)
     router = stage.router(instance_id="", session_timeout=f"{SESSION_S}s")

@@ -1,4 +1,4 @@
-"""More payload than memory, and less log than is pending."""
+"""Tests with more payload than memory, and with a log that has lost pending records."""
 
 from confluent_kafka import TopicPartition
 

@@ -1,4 +1,4 @@
-"""The local Kafka itself: records go in and out, and what is killed or paused comes back with its data."""
+"""Tests of the local Kafka: it stores records, and nodes come back with their data after a kill or pause."""
 
 import shutil
 import socket
@@ -130,7 +130,7 @@ def test_nothing_is_left_when_the_parent_is_killed() -> None:
 
 
 def _exists(pid: int) -> bool:
-    """Whether a process lives; one that is dead but not yet collected by its new parent does not."""
+    """Say whether a process lives; a dead process that its new parent has not collected yet does not."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""Standard error is a pipe that nobody reads: releasing goes on, and so does everything else, SIGTERM included."""
+"""Tests of a router whose standard error is a pipe without a reader: it releases, and reacts to SIGTERM, as always."""
 
 import os
 import signal
@@ -16,10 +16,10 @@ from tests.integration.scenario import Load, Stage, wait_until
 
 
 class Unread(RouterProcess):
-    """A router whose standard error is a pipe that is full already."""
+    """A router whose standard error is a pipe that is already full."""
 
     def start(self) -> None:
-        """Start it, and keep the end of the pipe that nobody reads."""
+        """Start the router, and keep the reading end of the pipe."""
         self.reader, writer = os.pipe()
         os.set_blocking(writer, False)
         with suppress(BlockingIOError):
@@ -31,7 +31,7 @@ class Unread(RouterProcess):
         os.close(writer)
 
     def read(self) -> str:
-        """What has been written meanwhile, until the process has ended."""
+        """Return the output until the process has ended."""
         received = b""
         while piece := os.read(self.reader, 1 << 16):
             received += piece
@@ -60,7 +60,9 @@ def test_released_and_stopped_all_the_same(stage: Stage, rng: Random, monkeypatc
 
 
 def test_one_that_is_fenced_gives_way_at_once(stage: Stage, rng: Random, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others take its partitions while it sleeps; what it has to say of that must not keep it from serving again."""
+    """Other routers take its partitions while it sleeps; a blocked log line about that must not stop it from serving
+    again.
+    """
     stage.delay("delay", 2, default_target=stage.target())
     with _unread(stage, "unread", monkeypatch) as fenced:
         fenced.start_and_wait()

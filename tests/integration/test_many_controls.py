@@ -1,4 +1,4 @@
-"""Many controls about one id, and one control to a partition with nothing else to do: what is due does not wait."""
+"""Tests of many controls for one id, and of one control for an idle partition: due records do not wait."""
 
 import json
 import time
@@ -9,8 +9,9 @@ from tests.integration.stored_buckets import state
 
 HOUR_MS = 3_600_000
 IN_TIME_S = 20.0
-"""Within which a record that is due at once leaves behind all of them: some seconds on a busy machine, where a control
-that looked at each schedule of its id, or a move a transaction, took a minute."""
+"""The time within which a due record leaves behind all the controls. A busy machine needs some seconds for that; it
+took a minute when a control looked at each schedule of its id, or each move took a transaction.
+"""
 
 
 def at(due_ms: int) -> Header:
@@ -18,7 +19,7 @@ def at(due_ms: int) -> Header:
 
 
 def released_after_s(stage: Stage, delay: str, out: str, controls: list[list[Header]]) -> float:
-    """Send these controls, and then a record that is due at once; return for how long that is on its way."""
+    """Send these controls, then a record that is due at once. Return the seconds until that record arrives."""
     stage.send_many(delay, controls)
     began_s = time.monotonic()
     stage.send(delay, value=b"due at once")
@@ -35,7 +36,7 @@ def test_controls_about_an_id_with_many_schedules_do_not_hold_up_what_is_due(sta
         customer: Header = ("deliver-id", b"customer-7")
         stage.send_many(delay, [(customer, at(far_ms + number)) for number in range(20_000)])
         cancel: Header = ("deliver-cancel", b"customer-7")
-        # Every other one finds nothing that is due then.
+        # Every other control names a due time that no schedule has.
         wanted_ms = [far_ms + number if number % 2 else far_ms - 1 - number for number in range(4_000)]
         controls = [[cancel, ("deliver-if-due", b"%d" % due_ms)] for due_ms in wanted_ms]
         assert released_after_s(stage, delay, out, controls) < IN_TIME_S
@@ -85,7 +86,7 @@ def test_a_control_to_an_idle_partition_with_buckets_is_answered_as_soon_as_the_
         assert router.stop() == 0
     sent_ms = {each.offset: each.timestamp_ms for each in stage.records(delay)}
     controls = [int((dict(each.headers)["delay-source"] or b"").rpartition(b"/")[2]) for each in receipts]
-    # The first one has the clients of a reader made.
+    # The first control waits for the clients of a new reader.
     waited_ms = [each.timestamp_ms - sent_ms[offset] for each, offset in zip(receipts, controls, strict=True)][1:]
     assert all(json.loads(each.value or b"")["outcome"] == "cancelled" for each in receipts)
     assert median(waited_ms) < 150, waited_ms

@@ -1,4 +1,4 @@
-"""A router that takes a partition over again and again keeps the clients of one ownership."""
+"""Tests that a router which takes a partition over again and again keeps the clients of one ownership only."""
 
 import gc
 import time
@@ -26,7 +26,7 @@ CLIENTS = (AdminClient, Consumer, Producer)
 
 @pytest.fixture
 def _no_garbage_collection() -> Iterator[None]:
-    """Leave circles of references alone, as a router does while records are pending."""
+    """Switch garbage collection off, as a router does while records are pending; reference cycles then remain."""
     gc.collect()
     gc.disable()
     yield
@@ -56,7 +56,7 @@ def test_the_clients_of_an_ownership_end_with_it(
             counts.append(_clients().total())
             print(_clients())
             worker.take_over_again()
-    # The first ownership makes clients for the whole process, and a reader may be made late.
+    # The first ownership creates clients for the whole process, and a reader may be created later.
     assert max(counts) <= counts[0] + 2, counts
 
 

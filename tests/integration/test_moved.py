@@ -1,4 +1,4 @@
-"""Moving what is pending to another due time: wherever it waits, across crashes, and more than once."""
+"""Tests of moves of pending schedules to another due time: in any place, across crashes, and more than once."""
 
 import json
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def at(due_ms: int) -> Header:
 
 
 def answers_of(records: list[Record]) -> dict[bytes, list[dict[str, Any]]]:
-    """What the receipts say, by id and in their order."""
+    """Return the contents of the receipts, by id and in their order."""
     found: dict[bytes, list[dict[str, Any]]] = {}
     for record in records:
         found.setdefault(record.key or b"", []).append(json.loads(record.value or b""))
@@ -43,7 +43,7 @@ def test_what_is_moved_leaves_at_its_new_time_as_it_was_sent(stage: Stage) -> No
             stage.send(delay, ("deliver-id", b"memory"), at(far_ms + 1), value=value)
         soon_ms = now_ms() + 2_000
         move = stage.send(delay, ("deliver-move", b"memory"), at(far_ms + 2), ("correlation", b"7"))
-        # Written before what the first one appends, and holds for that.
+        # This control lies in front of the record that the first move appends, and holds for that record.
         stage.send(delay, ("deliver-move", b"memory"), at(soon_ms), ("deliver-if-due", b"%d" % (far_ms + 2)))
         stage.send(delay, ("deliver-move", b"spared"), at(soon_ms), ("deliver-if-due", b"%d" % (far_ms + 1)))
         stage.send(delay, ("deliver-move", b"nobody"), at(soon_ms))
@@ -71,7 +71,7 @@ def test_what_is_moved_leaves_at_its_new_time_as_it_was_sent(stage: Stage) -> No
     assert [raw for name, raw in sealed.headers if name == "trace"] == [b"1", b"2"]
     report = stage.audit()
     assert report.ok, report.samples
-    # Where both moves of one schedule leave in one transaction, no record is written for the first.
+    # If both moves of one schedule leave in one transaction, no record is written for the first.
     is_unwritten = move == f"{delay}/0/{second['cancelled'][0]['offset']}"
     assert (report.released_once, report.pending, report.moved, report.answered) == (2, 1, 4 - is_unwritten, 6)
 
@@ -124,7 +124,7 @@ def test_an_occurrence_that_is_moved_keeps_its_number_and_its_series_goes_on_fro
 
 
 def _trim(admin: AdminClient, topic: str, to_offset: int) -> None:
-    """Remove what lies below an offset, as retention does."""
+    """Remove the records below an offset, as retention does."""
     done: Callable[[], object] = admin.delete_records([TopicPartition(topic, 0, to_offset)])[
         TopicPartition(topic, 0)
     ].result

@@ -1,4 +1,4 @@
-"""Cancelling and replacing by id: in memory, sealed, and across a crash; each control with its receipt."""
+"""Tests of cancellation and replacement by id: in memory, sealed, and across a crash; each control has a receipt."""
 
 import json
 
@@ -45,7 +45,7 @@ def test_what_is_cancelled_or_replaced_never_leaves_and_each_control_has_a_recei
         router.start_and_wait()
         (released,) = stage.wait_records(out, 1)
         assert (released.value, header(released, "delay-id")) == (b"second", b"replaced")
-        # It has left, and so have all that could have left with it.
+        # The record has left, and with it every other record that could leave at the same time.
         stage.send(delay, ("deliver-cancel", b"replaced"))
         last = stage.wait_records(receipts, 6)[-1]
         assert json.loads(last.value or b"")["outcome"] == "not-pending"
@@ -59,7 +59,9 @@ def test_what_is_cancelled_or_replaced_never_leaves_and_each_control_has_a_recei
 
 
 def test_what_was_cancelled_is_not_told_as_pending(stage: Stage) -> None:
-    """In buckets, where it lies until it is due; also by a router that has read of it in the state alone."""
+    """A cancelled record stays in its bucket until it is due; a new owner knows of the cancellation from the state
+    alone.
+    """
     out = stage.target()
     delay = stage.delay(default_target=out, seal_age="1s", seal_beyond="0ms", seal_records=600, max_buckets=100)
     place = f"{delay}/0"

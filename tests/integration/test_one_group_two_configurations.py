@@ -1,4 +1,4 @@
-"""Routers of one group that are configured differently: each partition is served once, and a difference is named."""
+"""Tests of one group with two configurations: each partition is served once, and a difference is reported."""
 
 import time
 from collections import Counter
@@ -20,7 +20,7 @@ def test_each_serves_the_delay_topics_it_has(stage: Stage, rng: Random) -> None:
         wait_until(lambda: _active(first) == {(one, 0), (one, 1)}, "the first one serves what it has")
         wait_until(lambda: _active(second) == {(other, 0), (other, 1)}, "the second one serves what it has")
         first.kill()
-        # The group waits for it, and then finds nobody else who knows the topic.
+        # The group waits for the killed router, and finds no other member that knows the topic.
         time.sleep(4)
         first.start_and_wait()
         load.finish()

@@ -1,4 +1,4 @@
-"""The commands of an operator, straight to Kafka, while a router runs."""
+"""Tests of the operator's commands, which talk to Kafka directly, while a router runs."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from tests.integration.scenario import APPEND_TIME, Stage, wait_until
 
 @dataclass
 class Desk:
-    """A stage, and an operator's commands there."""
+    """A stage, and the commands of an operator on it."""
 
     stage: Stage
     options: dict[str, str]
@@ -40,7 +40,7 @@ class Desk:
 
 @pytest.fixture
 def desk(kafka: local_kafka.Cluster, tmp_path: Path) -> Iterator[Desk]:
-    """A desk with status and policies topics of its own."""
+    """Yield a desk with its own status topic and policies topic."""
     stage = Stage(kafka.bootstrap, tmp_path)
     names = {"status_topic": f"__{stage.word}.status", "policies_topic": f"__{stage.word}.policies"}
     compact = {"cleanup.policy": "compact", **APPEND_TIME}
@@ -89,7 +89,7 @@ def test_status_pending_and_lookup(desk: Desk) -> None:
         assert router.stop() == 0
         stopped = desk.run(router, "status", delay, code=1).stdout
         assert "unserved" in stopped
-        # Different numbers are pending.
+        # The number of pending records varies.
         assert f"{delay}/0: no router has it: one stopped" in stopped
         assert stopped.endswith("routers: none has reported lately\n")
 
@@ -151,7 +151,7 @@ def test_pause_resume_drain_and_undrain(desk: Desk) -> None:
         wait_until(lambda: states() == ["paused", "paused"], "it is paused")
         assert desk.json(router, "status")["topics"][0]["paused"] is True
         desk.run(router, "resume", "--target", other)
-        # Longer than a router takes to hear of it.
+        # Longer than a router takes to notice the change.
         time.sleep(1.5)
         assert stage.records(other) == [], "the delay topic's pause is for all targets"
         said = desk.run(router, "pause", delay, "--for", "1s", "--reason", "almost done").stdout

@@ -1,4 +1,4 @@
-"""Memory runs out at any step of a worker: it takes over again, and nothing is lost or doubled."""
+"""Tests that a worker which runs out of memory at any step takes over again, without loss or duplicates."""
 
 import ctypes
 import time
@@ -17,7 +17,7 @@ TIMES = 8
 
 
 def _run_out(thread_id: int) -> None:
-    """Let the thread meet a MemoryError wherever it is next in code of ours."""
+    """Raise MemoryError in the thread, at the next step in its Python code."""
     hit = ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(MemoryError))
     assert hit == 1, "the worker's thread has ended"
 
@@ -43,7 +43,7 @@ def test_at_any_step(stage: Stage, rng: Random, monkeypatch: pytest.MonkeyPatch)
             wait_until(lambda: worker.status.ready, "it serves")
             time.sleep(rng.uniform(0, 0.3))
             assert worker.ident is not None
-            # It does not come alone: dealing with the first meets the next.
+            # Errors come in groups: the handler of the first meets the next.
             for _ in range(3):
                 _run_out(worker.ident)
                 time.sleep(rng.uniform(0, 0.05))

@@ -1,4 +1,4 @@
-"""Several routers on the same partitions: whoever owns one, each record is released once."""
+"""Tests of several routers on the same partitions: each record is released once, by any owner."""
 
 import time
 from random import Random
@@ -12,7 +12,7 @@ SESSION = {"session_timeout": "2s"}
 
 
 def owned(stage: Stage, body: str) -> int:
-    """How many partitions a router says it owns, in any state."""
+    """Return the number of partitions that a router claims, in any state."""
     return body.count('"state"')
 
 
@@ -33,7 +33,7 @@ def test_a_router_that_was_stopped_past_its_session_cannot_commit(stage: Stage, 
         first.resume()
         wait_until(lambda: bool(first.events("partition_interrupted")), "the first notices")
         verdicts = {event["verdict"] for event in first.events("partition_interrupted")}
-        # A producer that learned of it before it writes meets a plain fatal error, which does not name the fence.
+        # A producer that learns of the fence before it writes gets a plain fatal error that does not name the fence.
         assert verdicts <= {"FENCED", "REBUILD"}, first.events("partition_interrupted")
         wait_until(lambda: '"ready": true' in first.http("/readyz")[1], "the first is a member again")
         load.finish()
@@ -65,7 +65,7 @@ def test_routers_join_and_leave_while_records_are_released(stage: Stage, rng: Ra
 
 
 def test_a_delay_topic_added_under_the_same_instance_id_is_served(stage: Stage) -> None:
-    """A coordinator does not look at the subscription of a static member that comes back."""
+    """A coordinator ignores a changed subscription of a static member that comes back."""
     out = stage.target()
     old = stage.delay("old", default_target=out)
     with stage.router("before") as before:
@@ -97,7 +97,7 @@ def test_a_router_with_nothing_to_do_is_ready_and_takes_over(stage: Stage) -> No
 
 
 def test_a_static_member_that_was_fenced_joins_again(stage: Stage) -> None:
-    """The name is taken from it, as brokers do on their own when they go down while it joins."""
+    """The test takes its name away, as brokers do on their own if they go down while it joins."""
     with serving(stage) as (router, delay, _):
         name = next(iter(members(stage)))
         thief = Consumer(
@@ -123,6 +123,6 @@ def test_a_static_member_that_was_fenced_joins_again(stage: Stage) -> None:
 
 
 def members(stage: Stage) -> set[str]:
-    """Names of the static members of the group."""
+    """Return the names of the static members of the group."""
     (future,) = stage.admin.describe_consumer_groups([stage.group_id]).values()
     return {member.group_instance_id for member in future.result(10).members}

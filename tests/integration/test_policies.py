@@ -1,4 +1,4 @@
-"""Policies while routers run: seen by all of them, obeyed at once, and nothing lost or doubled by any change."""
+"""Tests of policies while routers run: every router obeys a change at once, without loss or duplicates."""
 
 import json
 import time
@@ -25,7 +25,7 @@ from tests.integration.scenario import APPEND_TIME, TIMEOUT_S, Load, Stage, head
 
 @dataclass
 class Ruled:
-    """A stage with a policies topic of its own, and what an operator does there."""
+    """A stage with its own policies topic, and the operations of an operator on it."""
 
     stage: Stage
     topic: str
@@ -40,7 +40,7 @@ class Ruled:
 
 @pytest.fixture
 def ruled(kafka: local_kafka.Cluster, tmp_path: Path) -> Iterator[Ruled]:
-    """A stage of the test's own, policies included."""
+    """Yield a stage of the test's own, with a policies topic."""
     stage = Stage(kafka.bootstrap, tmp_path)
     topic = f"__{stage.word}.policies"
     stage.create([NewTopic(topic, 1, 1, config={"cleanup.policy": "compact", **APPEND_TIME})])
@@ -73,7 +73,7 @@ def test_two_routers_follow_a_policy_within_a_second_and_pending_records_stay(ru
     with ruled.router("a", instance_id="a") as one, ruled.router("b", instance_id="b") as two:
         one.start_and_wait()
         two.start_and_wait()
-        # What is taken over only now begins with the policy, and changes nothing.
+        # A partition that is taken over only now starts with the policy, and logs no change.
         wait_until(lambda: all(is_active(r, delay, p) for r, p in _split(one, two, delay)), "a partition each")
         for partition in (0, 1):
             stage.send(delay, ("deliver-after", b"PT8S"), partition=partition)
@@ -91,7 +91,7 @@ def test_two_routers_follow_a_policy_within_a_second_and_pending_records_stay(ru
         assert codes(stage, delay, 2) == [b"MAX_DELAY_EXCEEDED"] * 2
         one.kill()
         one.start_and_wait()
-        # Decided again, the pending ones by the rules of then.
+        # The pending records are decided again by the rules of their time.
         report = stage.settle()
     assert (report.released_once, report.rejected) == (2, 2)
 
@@ -151,7 +151,7 @@ def test_a_delay_for_records_without_headers_holds_for_what_comes_after_it(ruled
         soon = stage.send(delay)
         operations.change(topic_scope(delay), {"delay": "2h"})
         wait_until(lambda: in_force(router, 2), "rules in force")
-        # Decided again, each by the rules of then.
+        # Both records are decided again, each by the rules of its time.
         router.kill()
         router.start_and_wait()
         told = stage.send(delay, ("deliver-after", b"10"))
@@ -170,7 +170,7 @@ def test_a_target_is_disabled_and_limited_by_itself(ruled: Ruled) -> None:
         router.start_and_wait()
         operations = ruled.operations(router)
         operations.change(target_scope(other), {"enabled": False})
-        # Else both may be noticed at once, and be in force with one epoch.
+        # Otherwise the router may notice both changes at once and put them in force with one epoch.
         wait_until(lambda: in_force(router), "rules in force")
         operations.change(target_scope(out), {"max_delay": "5s"})
         wait_until(lambda: in_force(router, 2), "rules in force")
@@ -194,7 +194,7 @@ def test_a_paused_delay_topic_takes_in_and_releases_later(ruled: Ruled, rng: Ran
             stage.wait_records(out, 50)
             operations.switch(topic_scope(delay), "paused", on=True)
             wait_until(lambda: state_of(router, delay).get("state") == "paused", "paused")
-            # What was being released when it was paused comes to its end.
+            # A release that has begun before the pause still ends.
             before = at_rest(stage, out)
             time.sleep(3)
             assert len(stage.records(out)) == before
@@ -211,7 +211,7 @@ def test_a_paused_delay_topic_takes_in_and_releases_later(ruled: Ruled, rng: Ran
 
 
 def at_rest(stage: Stage, target: str) -> int:
-    """How many records a target has once none has come for a second."""
+    """Return the number of records of a target once none has arrived for a second."""
     counts = [-1]
 
     def none_came() -> bool:
@@ -242,7 +242,7 @@ def test_a_drained_delay_topic_is_sealed_and_given_up(ruled: Ruled) -> None:
         assert stage.records(out) == []
         operations.switch(topic_scope(delay), "drained", on=False)
         assert stage.settle().released_once == 51
-        # What had been sealed was not indexed again.
+        # Sealed records were not indexed again.
         restored = router.events("partition_active")[-1]
         assert restored["pending"] >= 50
 
@@ -288,7 +288,8 @@ def test_a_policy_that_cannot_be_read_keeps_the_last_good_one(ruled: Ruled) -> N
         wait_until(lambda: in_force(router), "rules in force")
         _write(ruled, topic_scope(delay).key, b'{"version": 99, "max_delay": "1h"}')
         wait_until(lambda: router.metric("policies_unreadable") == 1, "the alarm")
-        # The older record is still in the log; once compaction has removed it, the rules in the state are the last.
+        # The older record is still in the log; once compaction has removed it, the rules in the state are the last
+        # ones.
         _write(ruled, topic_scope(delay).key, b"{")
         router.kill()
         router.start_and_wait()
@@ -324,7 +325,7 @@ def test_a_target_with_a_rate_does_not_hold_up_others(ruled: Ruled) -> None:
         assert router.metric(f'records_held_total{{target="{limited}",topic="{delay}"}}') > 0
         router.kill()
         router.start_and_wait()
-        # A late one, and one for both: neither passes what is held.
+        # A late record, and one with both targets: neither overtakes the held ones.
         stage.send(delay, to_limited)
         stage.send(delay, to_limited, ("deliver-to", out.encode()))
         report = stage.settle()
@@ -337,7 +338,7 @@ def test_a_target_with_a_rate_does_not_hold_up_others(ruled: Ruled) -> None:
         b"%s/0/%d" % (delay.encode(), 2 * BURST + n) for n in (0, 1)
     ]
     span_s = (records[-1].timestamp_ms - records[0].timestamp_ms) / 1_000
-    # Each start of a process brings a burst of a quarter of a second.
+    # Each start of a process allows a burst of a quarter of a second.
     assert len(records) <= RATE * span_s + 2 * RATE / 4 + 2
     print(f"{len(records)} records in {span_s:.1f} s at {RATE}/s; {given} were given when the others were through")
 

@@ -1,4 +1,4 @@
-"""Recurring schedules through a router that is killed: each occurrence once, in order, none early."""
+"""Tests of recurring schedules with a router that is killed: each occurrence once, in order, none early."""
 
 import json
 import time
@@ -34,7 +34,7 @@ def test_a_series_neither_skips_nor_doubles_when_its_router_is_killed(stage: Sta
             router.start()
         router.wait_ready()
         released = stage.wait_records(out, TIMES + 1)
-        # A second copy would follow at once: the router has been through its whole state by then.
+        # A second copy would have followed by now: the router has read its whole state.
         assert router.stop() == 0
 
     series = [record for record in stage.records(out) if record.value == b"each"]
@@ -59,7 +59,7 @@ def test_what_the_delay_topic_does_not_take_ends_a_series_loudly_and_holds_up_no
     delay = stage.delay("delay", default_target=out, recurring=True, config={"max.message.bytes": "2000"})
     with stage.router() as router:
         router.start_and_wait()
-        # With the header of the router it is more than the topic takes, by a little.
+        # The header of the router makes the record slightly larger than the topic accepts.
         for recurs in (("deliver-every", b"1s"), ("deliver-cron", b"* * * * *")):
             stage.send(delay, recurs, ("deliver-after", b"0"), value=rng.randbytes(1_870))
         stage.send(delay, ("deliver-every", b"1s"), ("deliver-times", b"2"), value=b"small")
@@ -74,7 +74,9 @@ def test_what_the_delay_topic_does_not_take_ends_a_series_loudly_and_holds_up_no
 def test_a_series_that_is_cancelled_has_no_further_occurrence_wherever_the_next_one_is(
     stage: Stage, rng: Random
 ) -> None:
-    """Pending, or written by a router that was killed and not read since; and one may take the place of another."""
+    """The next occurrence is pending, or was written by a killed router and not read since; one series replaces
+    another.
+    """
     out = stage.target("out")
     delay = stage.delay("delay", default_target=out, recurring=True, min_period="50ms", max_delay="1h")
     every: Header = ("deliver-every", b"100ms")
@@ -114,7 +116,7 @@ def test_a_series_that_is_cancelled_has_no_further_occurrence_wherever_the_next_
 
 
 def test_no_occurrence_is_skipped_that_fell_due_while_no_router_ran(stage: Stage) -> None:
-    """With ``deliver-missed = all``: of a series by cron sent meanwhile, and of one that was moved meanwhile."""
+    """Both series have ``deliver-missed = all``: one by cron was sent in the meantime, one was moved meanwhile."""
     out = stage.target("out")
     delay = stage.delay("delay", default_target=out, recurring=True, max_delay="1h", config=CREATE_TIME)
     every_missed: Header = ("deliver-missed", b"all")

@@ -1,4 +1,4 @@
-"""Rejected records driven again on a real broker: each once, whatever is killed, and nothing that was not selected."""
+"""Tests of redriven rejected records on a real broker: each selected record once, despite kills, and no other."""
 
 import json
 import signal
@@ -31,14 +31,14 @@ COUNT = 60
 
 @pytest.fixture
 def delay(stage: Stage) -> str:
-    """A delay topic of two partitions, without a router yet."""
+    """Return a delay topic of two partitions, without a router."""
     stage.target("out")
     return stage.delay("delay", 2, default_target=f"{stage.word}.out")
 
 
 @pytest.fixture
 def file(stage: Stage, delay: str, tmp_path: Path) -> Path:
-    """The configuration of the commands."""
+    """Return the configuration file of the commands."""
     path = tmp_path / "commands.toml"
     path.write_text(
         f'[kafka]\n"bootstrap.servers" = "{stage.bootstrap}"\n[router]\ngroup_id = "{stage.group_id}"\n'
@@ -59,7 +59,7 @@ def redriven(file: Path, topic: str, *options: str) -> dict[str, Any]:
 
 
 def reject(stage: Stage, delay: str) -> None:
-    """Have a router reject COUNT records for a target that may not be, and COUNT for their time."""
+    """Let a router reject COUNT records for a forbidden target, and COUNT for their time."""
     for number in range(COUNT):
         mended: Header = ("deliver-to", b"nobody") if number % 2 else ("deliver-id", b"job-%d" % number)
         stage.post(delay, mended, ("deliver-to", b"nobody2"), value=b"t%d" % number, partition=number % 2)
@@ -94,7 +94,7 @@ def test_each_record_is_driven_once_whatever_is_killed(stage: Stage, delay: str,
         assert Counter(record.value for record in out) == {b"t%d" % number: 1 for number in range(COUNT)}
         assert {header(record, "delay-redriven") for record in out} == {b"1"}
         assert not [name for record in out for name, _ in record.headers if name.startswith("delay-error")]
-        # Each went back into the partition that it came from.
+        # Each record went back to its own partition.
         assert {record.partition for record in copies(stage, delay)} == {0, 1}
         assert all(int((record.value or b"")[1:]) % 2 == record.partition for record in copies(stage, delay))
         report = stage.audit()
@@ -118,7 +118,7 @@ def test_what_comes_back_each_time_does_so_three_times(stage: Stage, delay: str,
         for times in range(1, 4):
             stage.wait_records(f"{delay}.rejected", 2 * times - 1)
             assert redriven(file, delay)["driven"] == 1
-        # Three marks among them.
+        # Three of them are marks of redrives.
         stage.wait_records(f"{delay}.rejected", 7)
         last = redriven(file, delay)
         assert (last["driven"], last["over_limit"]) == (0, 1)

@@ -1,4 +1,4 @@
-"""Records that the broker refuses in the middle of a transaction: they alone are diverted, all others go out."""
+"""Tests of records that the broker refuses in a transaction: they alone are rejected, all others are released."""
 
 from random import Random
 
@@ -11,7 +11,7 @@ from tests.integration.serving import serving
 
 SMALL_BYTES = 3_000
 GOOD_WITHIN_MS = 5_000
-"""What is refused may cost others a second; the rest is for a machine that is busy with other tests."""
+"""A refused record may cost others a second; the remainder allows for a machine that runs other tests."""
 
 
 def sources(records: list[Record]) -> set[str]:
@@ -25,7 +25,7 @@ def by_source(records: list[Record]) -> dict[str, Record]:
 
 
 def at_one_instant(ahead_ms: int = 1_500) -> Header:
-    """A due time that all records of a test share, so that they leave in one transaction."""
+    """Return a due time that all records of a test share, so that they leave in one transaction."""
     return ("deliver-at", b"%d" % (now_ms() + ahead_ms))
 
 
@@ -46,12 +46,12 @@ def test_one_too_large_record_in_a_batch_holds_nothing_up(stage: Stage) -> None:
         report = stage.settle()
         assert (report.released_once, report.rejected) == (300, 4)
         assert router.metric(f'transactions_total{{outcome="aborted",topic="{delay}"}}') >= 1
-        # The producer is still the first one: an abort with a clean verdict is no reason to take over again.
+        # The producer is still the first one: a clean abort is no reason to take over again.
         assert len(router.events("partition_active")) == 1
 
 
 def test_a_target_that_takes_each_record_but_not_a_batch_of_them(stage: Stage) -> None:
-    """Nobody is to blame, so nobody is rejected: they go out in smaller batches."""
+    """No record is at fault, so the router rejects none and releases them in smaller batches."""
     small = stage.target("small", config={"max.message.bytes": "20000"})
     delay = stage.delay(default_target=small)
     with stage.router() as router:
@@ -64,7 +64,7 @@ def test_a_target_that_takes_each_record_but_not_a_batch_of_them(stage: Stage) -
 
 
 def test_one_culprit_among_500_records_with_several_targets(stage: Stage, rng: Random) -> None:
-    """Refused by one of its targets, it reaches none of them."""
+    """A record that one of its targets refuses reaches none of them."""
     small = stage.target("small", config={"max.message.bytes": "150000"})
     other = stage.target("other", 3)
     delay = stage.delay(allowed_targets=[small, other])
@@ -99,7 +99,7 @@ def test_a_record_without_key_for_a_compacted_target(stage: Stage) -> None:
 
 
 def late_ms(records: list[Record]) -> int:
-    """How late the last of them was, by the brokers' clock."""
+    """Return the largest delay after the due time in ms, by the brokers' clock."""
     return max(record.timestamp_ms - int(header(record, "delay-due") or b"0") for record in records)
 
 
@@ -113,7 +113,8 @@ def test_thousands_that_are_refused_cost_others_no_more_than_a_moment(stage: Sta
         router.start_and_wait()
         at = at_one_instant(4_000)
         for number in range(5_000):
-            # So large that many a batch has nothing else, and its answer does not tell which of them it means.
+            # The records are so large that many batches hold only bad ones, and the broker's answer does not name the
+            # record.
             stage.post(delay, at, value=b"%01000d" % number, key=None)
         for number in range(100):
             stage.post(delay, at, *([to_other] if number % 2 else []), value=b"%d" % number)
@@ -133,9 +134,9 @@ def test_thousands_that_are_refused_cost_others_no_more_than_a_moment(stage: Sta
 
 @pytest.mark.timeout(180)
 def test_what_is_refused_for_reasons_nobody_can_know_before_is_set_aside(stage: Stage) -> None:
-    """All of one target, so that not even the broker's answer tells.
+    """All records have one target, so even the broker's answer does not tell which one is refused.
 
-    Those of other targets do not wait for the search, and what follows for the same target leaves in order.
+    Records for other targets do not wait for the search, and later records for the same target leave in order.
     """
     strict = stage.target("strict", config={**CREATE_TIME, "message.timestamp.before.max.ms": "600000"})
     other = stage.target("other")
@@ -148,7 +149,8 @@ def test_what_is_refused_for_reasons_nobody_can_know_before_is_set_aside(stage: 
         bad = {stage.send(delay, at, timestamp_ms=due_ms - 3_600_000) for _ in range(100)}
         for number in range(20):
             stage.send(delay, at, to_other, value=b"%d" % number)
-            # Later, so that no batch of what is refused has one of them: that would tell.
+            # These are due later, so that no batch of refused records has one of them, which would give the answer
+            # away.
             stage.send(delay, ("deliver-at", b"%d" % (due_ms + 3_000 + number)), value=b"%d" % number, key=b"k")
         for number in range(20, 100):
             at = ("deliver-at", b"%d" % (due_ms + number * 20))
@@ -170,7 +172,7 @@ def test_a_target_deleted_while_records_are_pending(stage: Stage, cached: bool) 
     out, doomed = stage.target("out"), stage.target("doomed")
     delay = stage.delay(default_target=out, allowed_targets=[doomed])
     to_doomed: Header = ("deliver-to", doomed.encode())
-    # A third of it is how long librdkafka goes on asking for a topic that is gone.
+    # librdkafka goes on asking for a deleted topic for a third of this time.
     with stage.router(transaction_timeout="15s") as router:
         router.start_and_wait()
         if cached:
@@ -184,7 +186,7 @@ def test_a_target_deleted_while_records_are_pending(stage: Stage, cached: bool) 
         assert set(rejected) == pending
         assert {header(record, "delay-error") for record in rejected.values()} == {b"TARGET_UNKNOWN"}
         assert sources(stage.wait_records(out, 3)) == kept
-        # Others are not held up by it any more, and a target that is back is found again.
+        # The deleted target delays no other record any more, and a target that returns is found again.
         stage.send(delay, value=b"next")
         stage.wait_records(out, 4)
         stage.targets.remove(doomed)
@@ -195,7 +197,7 @@ def test_a_target_deleted_while_records_are_pending(stage: Stage, cached: bool) 
 
 
 class TestRejectedTopicThatIsTooSmall:
-    """What the rejected topic will not take must not hold up the partition either: it is shortened step by step."""
+    """A record that the rejected topic refuses must not hold up the partition: the router shortens it step by step."""
 
     def run(self, stage: Stage, router: RouterProcess, delay: str, out: str, bad: list[str]) -> dict[str, Record]:
         stage.send(delay, ("deliver-after", b"200"), value=b"good")
@@ -245,9 +247,9 @@ class TestRejectedTopicThatIsTooSmall:
 
 
 def test_a_record_as_large_as_the_delay_topic_takes(stage: Stage) -> None:
-    """With the headers that are added it is too large for a target with the same limit, and for the rejected topic."""
+    """The added headers make it too large for a target with the same limit, and for the rejected topic."""
     with serving(stage) as (_, delay, out):
-        # 1,048,588 bytes is the limit of a batch; this leaves 20 for its one record beyond key and value.
+        # 1,048,588 bytes is the limit of a batch; this leaves 20 bytes for its one record beyond key and value.
         largest = stage.send(delay, value=b"x" * (1_048_588 - 61 - 15))
         good = stage.send(delay, value=b"small")
         (rejected,) = stage.wait_records(f"{delay}.rejected", 1)

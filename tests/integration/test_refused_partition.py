@@ -1,4 +1,4 @@
-"""A partition that must not start says why and how to go on; all others work; the way out that it names works."""
+"""Tests of a partition that must not start: it reports the reason and the remedy, and the others go on."""
 
 import time
 
@@ -36,7 +36,7 @@ def test_lost_state_and_a_recreated_delay_topic(stage: Stage) -> None:
                 NewTopic(recreated, 1, 1, config=APPEND_TIME),
             ]
         )
-        # As many records as the old topic had: offsets alone do not tell them apart.
+        # The new topic gets as many records as the old one, so that offsets alone do not distinguish them.
         stage.send(recreated, value=b"in the new topic")
         router.start()
         wait_until(lambda: refused(router, f"{stateless}/0") and refused(router, f"{recreated}/0"), "two refusals")
@@ -47,7 +47,7 @@ def test_lost_state_and_a_recreated_delay_topic(stage: Stage) -> None:
             assert cause in why
             assert f"delay-router start-over {place}" in why
             assert any(place in event["why"] for event in router.events("partition_refused"))
-        # The others are not concerned.
+        # The other partitions go on.
         wait_until(lambda: partitions(router)[f"{healthy}/1"]["state"] == "active", "the healthy one is active")
         stage.send(healthy, ("deliver-after", b"100"), value=b"meanwhile", partition=1)
         assert stage.wait_records(out, 4)[-1].value == b"meanwhile"
@@ -56,7 +56,8 @@ def test_lost_state_and_a_recreated_delay_topic(stage: Stage) -> None:
         start_over(router, f"{stateless}/0")
         start_over(router, f"{recreated}/0")
         router.wait_ready(40)
-        # Started over means released again, and the message says so; the new topic's record comes for the first time.
+        # A started-over partition releases its records again, and the message says so; the new topic's record comes
+        # once.
         again = [header(record, "delay-source") for record in stage.wait_records(out, 6)[4:]]
         assert sorted(filter(None, again)) == sorted([f"{stateless}/0/0".encode(), f"{recreated}/0/0".encode()])
         assert router.stop() == 0
@@ -83,7 +84,7 @@ def test_a_delay_topic_recreated_under_a_running_router(stage: Stage) -> None:
 
 
 def test_a_state_topic_with_what_this_router_does_not_know(stage: Stage) -> None:
-    """Written by a newer router, or damaged: nothing is released from what cannot be understood."""
+    """A newer router wrote it, or it is damaged: the router releases nothing from a state that it cannot read."""
     with serving(stage) as (router, delay, out):
         stage.send(delay)
         stage.wait_records(out, 1)

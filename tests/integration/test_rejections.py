@@ -1,4 +1,4 @@
-"""Every rejection code end to end: the record as it came, its reason, and nothing else held up or decided anew."""
+"""Tests of every rejection code end to end: the unchanged record, its reason, and no effect on other records."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -25,11 +25,11 @@ OWN: list[Header] = [("a", None), ("a", b""), ("delay-source", b"planted"), ("a"
 
 @pytest.fixture(scope="module")
 def stage(module_stage: Stage) -> Stage:
-    """A delay topic with a default target, one without, one for delays only, and one that is switched off."""
+    """Return a stage with a delay topic with a default target, one without, one for delays only, and a disabled one."""
     stage = module_stage
     out = stage.target("out")
     stage.target("small", config={"max.message.bytes": "5000"})
-    # Whatever the pattern allows, the router's own topics and Kafka's are no targets.
+    # The pattern allows all names, yet the router's own topics and Kafka's are never targets.
     stage.delay("delay", default_target=out, allowed_targets=[f"{stage.word}.*"], max_delay="1d")
     stage.delay("strict", allowed_targets=[out], max_delay="0")
     stage.delay("delays-only", default_target=stage.target("only-later"), require_time=True)
@@ -47,7 +47,7 @@ def router(stage: Stage) -> Iterator[RouterProcess]:
 
 
 def rejected(stage: Stage, source: str) -> Record:
-    """Wait for the record that came from ``source`` in the rejected topic; there must be exactly one."""
+    """Wait for the record from ``source`` in the rejected topic, and return it; there must be exactly one."""
     topic = f"{source.split('/', maxsplit=1)[0]}.rejected"
     deadline = time.monotonic() + TIMEOUT_S
     while True:
@@ -60,7 +60,7 @@ def rejected(stage: Stage, source: str) -> Record:
 
 
 def expect(stage: Stage, source: str, sent: Sequence[Header], code: str, message: str = "") -> str:
-    """See that the record at ``source`` was rejected as it came, with this code; return the message."""
+    """Assert that the record at ``source`` was rejected unchanged, with this code. Return the message."""
     record = rejected(stage, source)
     assert (record.key, record.value) == (b"key", b"value")
     assert list(record.headers[:-3]) == list(sent), "headers must be as they came"
@@ -74,7 +74,7 @@ def expect(stage: Stage, source: str, sent: Sequence[Header], code: str, message
 
 
 def cases(word: str) -> dict[str, list[tuple[list[Header], str]]]:
-    """By code: headers that earn it, and what the message must say."""
+    """Return, by code, headers that cause it and a part of the message."""
     at = b"%d" % (now_ms() + 60_000)
     return {
         "MAX_DELAY_EXCEEDED": [
@@ -95,7 +95,7 @@ def cases(word: str) -> dict[str, list[tuple[list[Header], str]]]:
             ([("deliver-at", b"")], "deliver-at"),
             ([("deliver-partition", b"-1")], "deliver-partition"),
             ([("deliver-id", b"x" * 257)], "256"),
-            # Outranked, yet wrong: what a producer sends is not guessed at.
+            # A header without effect must be valid, too: the router does not guess at the intention of a producer.
             ([("deliver-at", at), ("deliver-after", b"soon")], "soon"),
         ],
         "UNIT_SUSPECTED": [
@@ -117,7 +117,7 @@ def cases(word: str) -> dict[str, list[tuple[list[Header], str]]]:
             ([("deliver-to", f"{word}.foreign.delay-state".encode())], "belong to delay routers"),
             ([("deliver-to", f"{word}.out\nx".encode())], "deliver-to"),
             ([("deliver-to", None)], "null"),
-            # One of two: the record goes to the rejected topic alone.
+            # One of two targets is wrong: the record goes to the rejected topic only.
             ([("deliver-to", f"{word}.out".encode()), ("deliver-to", b"no")], "no"),
         ],
         "TARGET_UNKNOWN": [
@@ -191,13 +191,13 @@ def test_a_restart_with_other_rules_judges_only_what_comes_after_it(stage: Stage
     with stage.router("before") as before:
         began_ms = now_ms()
         before.start_and_wait()
-        # Due when two more have been started, however long that takes here.
+        # Due after two more starts, for any duration of a start here.
         at: Header = ("deliver-at", b"%d" % (now_ms() + 3_000 + 3 * (now_ms() - began_ms)))
-        # Pending at the lowest offset, it keeps S below all the others: they are decided again at each restart.
+        # This pending record has the lowest offset, so it keeps S below all others: each restart decides them again.
         kept = stage.send(delay, at, to_a, value=b"first")
         no_more = [(stage.send(delay, at, *to, key=b"key", value=b"value"), [at, *to]) for to in ([to_b], [to_a, to_b])]
         refused = [(stage.send(delay, *over, key=b"key", value=b"value"), over)]
-        # Its transaction also commits the cursor: what is below was accepted under these rules.
+        # Its transaction also commits the cursor: records below it were accepted under these rules.
         expect(stage, *refused[0], "MAX_DELAY_EXCEEDED", "Exceeds max allowed delivery delay of 60000 milliseconds")
         before.kill()
 
@@ -215,7 +215,8 @@ def test_a_restart_with_other_rules_judges_only_what_comes_after_it(stage: Stage
     with stage.router("more") as more:
         more.start_and_wait()
         assert now_ms() < int(at[1] or b""), "the machine is too slow for this test: the last restart came too late"
-        # The maximum of their own time holds for the old ones; what was rejected stays so; targets are judged now.
+        # Old records keep the maximum of their time, and rejected ones stay rejected; the targets are judged at
+        # release.
         assert {header(record, "delay-source") for record in stage.wait_records(a, 2)} == {kept.encode(), fine.encode()}
         for source, headers in no_more:
             assert b in expect(stage, source, headers, "TARGET_NOT_ALLOWED")
@@ -243,7 +244,7 @@ def test_a_target_that_may_not_be_written_to(
         stage.send(delay, to_shut, value=b"allowed at first")
         stage.wait_records(shut, 1)
         deny_writing(stage.admin, shut)
-        # The router remembers the target as good: the broker says no in the middle of a transaction.
+        # The router remembers the target as writable, so the broker refuses in the middle of a transaction.
         sources = [stage.send(delay, to_shut, key=b"key", value=b"value") for _ in range(2)]
         good = stage.send(delay, value=b"not held up")
         for source in sources:
@@ -254,7 +255,7 @@ def test_a_target_that_may_not_be_written_to(
 
 
 def deny_writing(admin: AdminClient, topic: str) -> None:
-    """Forbid everybody to write to a topic; once a topic has any rule, the rest must be allowed."""
+    """Deny every client the right to write to a topic. A topic with any rule needs rules for the other rights, too."""
     rules = {
         AclOperation.WRITE: AclPermissionType.DENY,
         AclOperation.READ: AclPermissionType.ALLOW,

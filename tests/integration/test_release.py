@@ -1,4 +1,4 @@
-"""What is released, when, where to and with what: one router, many wishes, judged by the brokers' append times."""
+"""Tests of the release: time, target and content of records, judged by the brokers' append times."""
 
 import os
 import time
@@ -16,7 +16,7 @@ from tests.integration.scenario import CREATE_TIME, TIMEOUT_S, Header, Stage, he
 ALIASES = ["cesium", "etf1", "karafka", "timebridge"]
 SOON: Header = ("deliver-after", b"600")
 
-# Of Kafka's own test of its murmur2; a Java producer puts a key into partition (hash & 0x7fffffff) % partitions.
+# Values of Kafka's own test of its murmur2; a Java producer puts a key into partition (hash & 0x7fffffff) % partitions.
 MURMUR2 = {
     b"21": -973932308,
     b"foobar": -790332482,
@@ -35,7 +35,7 @@ UNITS = [
 
 @pytest.fixture(scope="module")
 def stage(module_stage: Stage) -> Stage:
-    """Targets ``out``, ``out2`` and ``wide`` (5 partitions); delay topics for each timestamp mode and for aliases."""
+    """Return a stage with several targets, and delay topics for each timestamp mode and for aliases."""
     stage = module_stage
     out = stage.target("out")
     for name in ("out2", "order", "late"):
@@ -55,7 +55,7 @@ def stage(module_stage: Stage) -> Stage:
 
 @pytest.fixture(scope="module", autouse=True)
 def router(stage: Stage) -> Iterator[RouterProcess]:
-    """The router of all these tests; when they are done the auditor looks at everything they did."""
+    """Run the router of all these tests; in the end audit all of their records."""
     with stage.router() as running:
         running.start_and_wait()
         yield running
@@ -70,7 +70,7 @@ def name(stage: Stage, suffix: str) -> str:
 
 
 def released(stage: Stage, target: str, source: str) -> Record:
-    """Wait for the record that waited at ``source``; there must be exactly one in the target."""
+    """Wait for the record that waited at ``source``, and return it; the target must have exactly one."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         found = [record for record in stage.records(target) if header(record, "delay-source") == source.encode()]
@@ -105,7 +105,7 @@ def test_what_is_indexed_after_its_due_time_goes_out_at_once(stage: Stage) -> No
     due_ms = now_ms() + 700
     last = stage.send(delay, ("deliver-at", b"%d" % due_ms), to, partition=2)
     released(stage, late, last)
-    # The partition has released up to due_ms: these are due before that, and must neither wait nor be passed over.
+    # The partition has released up to due_ms. These records are due earlier: they must neither wait nor be skipped.
     wishes: list[list[Header]] = [
         [],
         [("deliver-at", b"%d" % (due_ms - 60_000))],
@@ -219,7 +219,7 @@ def test_timestamp_of_a_released_record(stage: Stage, mode: str) -> None:
 
 def test_headers_of_other_schedulers_are_understood(stage: Stage) -> None:
     foreign, out, wide = (name(stage, suffix) for suffix in ("foreign", "foreign-out", "foreign-wide"))
-    # Whole seconds, as two of them write.
+    # Whole seconds, as two of the schedulers write.
     due_s = now_ms() // 1_000 + 2
     due_ms = due_s * 1_000
     written = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(due_s)).encode()

@@ -1,4 +1,4 @@
-"""``check`` and a take-over against the effective settings of topics: trimming, retention, placement."""
+"""Tests of ``check`` and a take-over against the effective settings of topics: trimming, retention, placement."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ DAY_MS = 86_400_000
 
 @pytest.fixture
 def make(kafka: Cluster, unique_name: Callable[[str], str], tmp_path: Path) -> Callable[[str], Command]:
-    """Make topics for a delay topic with these further keys."""
+    """Return a function that creates the topics for a delay topic with these additional keys."""
 
     def made(extra: str) -> Command:
         command = command_for(tmp_path, kafka.bootstrap, unique_name, extra=extra)
@@ -41,7 +41,7 @@ def alter(admin: AdminClient, topic: str, settings: dict[str, str]) -> None:
 
 
 def send_in_due_order(command: Command, values: Sequence[bytes]) -> None:
-    """Send records that are due in an hour, in the order of their offsets, where pointers cost nothing."""
+    """Send records that are due in an hour, in offset order, so that pointers cost nothing."""
     producer = Producer({"bootstrap.servers": command.config.kafka["bootstrap.servers"]})
     due_ms = time.time_ns() // 1_000_000 + 3_600_000
     for number, value in enumerate(values):
@@ -50,7 +50,7 @@ def send_in_due_order(command: Command, values: Sequence[bytes]) -> None:
 
 
 def about(command: Command, thing: str) -> list[tuple[str, str]]:
-    """(level, message) of what check has to say about a topic."""
+    """Return (level, message) of each finding of check about a topic."""
     return [(found["level"], found["message"]) for found in command.json("check") if found["thing"].startswith(thing)]
 
 
@@ -85,7 +85,7 @@ def test_snapshots_topic_may_be_trimmed_and_is_never_removed_by_age(
     ("placement", "retention_ms", "level", "message"),
     [
         ("pointer", DAY_MS, "error", "keeps 1d, but max_delay is 7d and placement is pointer"),
-        # All others: tests/unit/sidecar/topics/test_retention.py.
+        # tests/unit/sidecar/topics/test_retention.py has all other cases.
         ("auto", -1, "ok", "kept for ever"),
     ],
 )
@@ -127,7 +127,7 @@ def test_retention_that_is_lowered_while_records_are_pending_is_an_error(
     with one_worker(command.config) as worker:
         wait_until(lambda: worker.status.sealed_to >= 500, "everything is sealed as pointers")
     assert command("check").exit_code == 0
-    # It was written with a retention of weeks; brokers look after five minutes, so that nothing is gone yet.
+    # The records were written with a retention of weeks. Brokers check after five minutes, so nothing is gone yet.
     retention_ms = 2_000
     alter(kafka_admin, command.topic, {"retention.ms": str(retention_ms)})
     time.sleep(max(0.0, sent_s + retention_ms / 1_000 + 1 - time.monotonic()))
@@ -163,5 +163,5 @@ def test_pointers_are_written_inline_after_retention_was_lowered_while_the_route
 
 
 def segments(command: Command) -> list[SegmentRef]:
-    """Return the segments of all buckets that the state topic names."""
+    """Return the segments of all buckets in the state topic."""
     return [ref for each in stored_manifests(command.config) for ref in each.segments]

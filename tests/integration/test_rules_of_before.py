@@ -1,4 +1,4 @@
-"""A router that is brought up to date takes over what an older one has decided, and decides it no other way."""
+"""Tests that an updated router takes over the decisions of an older one and does not change them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.integration.stored_buckets import state
 
 
 def as_left_by_version_2(stage: Stage, router: RouterProcess, delay: str, cursor: int, released_to_ms: int) -> None:
-    """Write the state of a router with rules of version 2 that has indexed all there is and sealed nothing."""
+    """Write the state of a router with rules of version 2 that has indexed every record and sealed none."""
     config = load(Path(router.config))
     rules = replace(config.rules_for(config.delay_topics[0]), version=2)
     progress = Progress(cursor, Position(released_to_ms, cursor), sealed_to=0, number=7)

@@ -1,4 +1,4 @@
-"""The whole job on a broker with TLS, SASL/SCRAM and ACLs, with exactly the rights that ``check --acls`` lists."""
+"""Tests of a broker with TLS, SASL/SCRAM and ACLs, with exactly the rights that ``check --acls`` lists."""
 
 import json
 import shlex
@@ -42,7 +42,7 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 class Scene:
-    """A delay topic made by ``init``, and the configuration of a router that has no rights yet."""
+    """A delay topic created by ``init``, and the configuration of a router that has no rights yet."""
 
     def __init__(self, broker: Secured, folder: Path, **options: Any) -> None:
         self.broker = broker
@@ -56,7 +56,7 @@ class Scene:
         self.router = self.process(folder / ROUTER, ROUTER)
 
     def process(self, folder: Path, user: str) -> RouterProcess:
-        """A router of that user, not started."""
+        """Return a router of that user, not started."""
         return RouterProcess(
             folder,
             self.broker.bootstrap,
@@ -68,7 +68,7 @@ class Scene:
         )
 
     def listed(self) -> list[Acl]:
-        """What ``check --acls`` prints for scripts."""
+        """Return the ACLs that ``check --acls`` prints for scripts."""
         done = self.router.command("check", "--acls", "--json", "--principal", f"User:{ROUTER}")
         assert done.returncode == 0, done.stderr
         plain = json.loads(done.stdout)
@@ -76,7 +76,7 @@ class Scene:
         return [Acl(**each) for each in plain["acls"]]
 
     def count(self, histogram: str) -> float:
-        """How often the running router has measured this."""
+        """Return the number of measurements of this histogram by the running router."""
         return self.router.metric(f'{histogram}_count{{topic="{self.delay}"}}')
 
     @property
@@ -87,7 +87,7 @@ class Scene:
 
 @pytest.fixture
 def scene(broker: Secured, tmp_path: Path) -> Iterator[Scene]:
-    """A scene whose rights are taken back at the end."""
+    """Yield a scene, and revoke its rights at the end."""
     scene = Scene(broker, tmp_path, **BUCKETS)
     yield scene
     if left := [Acl(*each, why="") for each in broker.granted(ROUTER)]:
@@ -136,7 +136,7 @@ def test_the_whole_job_with_exactly_the_rights_that_are_listed(
 
 
 def test_every_right_on_the_list_is_needed(scene: Scene) -> None:
-    """Without any one of them ``check`` names it; the one it cannot see stops the router, which says so."""
+    """Without any one of them ``check`` names it; the one that it cannot see stops the router with an error."""
     broker = scene.broker
     listed = scene.listed()
     broker.grant(ROUTER, *listed)
@@ -167,7 +167,7 @@ def test_every_right_on_the_list_is_needed(scene: Scene) -> None:
 
 
 def troubles(config: Config, client: AdminClient) -> list[Finding]:
-    """What ``check`` finds fault with."""
+    """Return the findings of ``check`` that are not OK."""
     return [finding for finding in check.findings(config, client) if finding.level is not Level.OK]
 
 
@@ -192,7 +192,7 @@ def test_rights_that_are_taken_away_are_named_and_work_again_once_given_back(sce
 
 
 def test_a_state_topic_that_may_not_be_written_is_named_with_the_right_and_the_command(scene: Scene) -> None:
-    """The refused worker asks for a look at the topics, and does not wait for the next one, 15 s later."""
+    """The refused worker asks for a check of the topics at once, where the next regular one comes up to 15 s later."""
     broker, stage, router = scene.broker, scene.stage, scene.router
     listed = scene.listed()
     broker.grant(ROUTER, *listed)
@@ -206,7 +206,7 @@ def test_a_state_topic_that_may_not_be_written_is_named_with_the_right_and_the_c
         for partition in (0, 1):
             stage.send_many(scene.delay, [[("deliver-after", b"1")] for _ in range(2)], partition=partition)
         for _ in range(2):
-            # Also while it takes over again and again.
+            # The second time, the worker takes over again and again.
             wait_until_told(router, right)
             assert command in router.http("/readyz")[1]
         told = router.command("status", "--url", f"http://127.0.0.1:{router.port}", "--json").stdout
@@ -251,7 +251,7 @@ def test_the_printed_commands_do_what_the_list_says(scene: Scene) -> None:
     calls = [shlex.split(line, comments=True) for line in done.stdout.splitlines()]
     printed = [call for call in calls if call]
     assert sum(call.count("--operation") for call in printed) == len(listed)
-    # Each is a JVM: one of each kind of resource will do.
+    # Each call starts a JVM, so one of each kind of resource is enough.
     tried = [next(call for call in printed if f"--{kind}" in call) for kind in ("group", "transactional-id")]
     tried.append(max(printed, key=len))
     for call in tried:

@@ -1,4 +1,4 @@
-"""``delay-router send`` writes what the contract says, to a real broker."""
+"""Tests that ``delay-router send`` writes records to a real broker as the contract specifies."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tests.support.topics import create_topic
 
 @pytest.fixture
 def command(kafka: Cluster, kafka_admin: AdminClient, unique_name: Callable[[str], str], tmp_path: Path) -> Command:
-    """Commands for a delay topic with one partition."""
+    """Return commands for a delay topic with one partition."""
     made = command_for(tmp_path, kafka.bootstrap, unique_name, extra='allowed_targets = ["other"]')
     create_topic(kafka_admin, made.topic)
     create_topic(kafka_admin, f"{made.topic}-target")

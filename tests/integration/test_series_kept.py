@@ -1,4 +1,6 @@
-"""Recurring schedules of a partition that is started over go on where they stood, once; or it is told how many end."""
+"""Tests that recurring schedules of a started-over partition continue once, or that the count of ended ones is
+reported.
+"""
 
 import time
 from itertools import pairwise
@@ -29,7 +31,7 @@ def _create_again(stage: Stage, topic: str) -> None:
 
 
 def _began(stage: Stage, router: RouterProcess, delay: str, out: str) -> None:
-    """Let two series run for a while, the first record of one of which is gone from the log then, and stop."""
+    """Let two series run for a while, remove the first record of one of them from the log, and stop."""
     router.start_and_wait()
     stage.send(delay, EVERY, value=b"gone")
     stage.send(delay, EVERY, value=b"there")
@@ -41,7 +43,7 @@ def _began(stage: Stage, router: RouterProcess, delay: str, out: str) -> None:
 
 @pytest.mark.parametrize("loses", ["nothing", "its progress", "all of it"])
 def test_they_go_on_where_they_stood(stage: Stage, loses: str) -> None:
-    """By the key of the state, or by the copy of it where the state is damaged or gone."""
+    """The key comes from the state, or from its copy if the state is damaged or gone."""
     out = stage.target()
     delay = stage.delay(default_target=out, recurring=True)
     with stage.router() as router:
@@ -60,7 +62,7 @@ def test_they_go_on_where_they_stood(stage: Stage, loses: str) -> None:
         wait_until(lambda: min(len(_numbers(stage, out, value)) for value in before) >= most + 3, "three more of each")
         assert router.stop() == 0
     for value in before:
-        # Nothing of them was released again, and nothing goes on twice.
+        # No occurrence was released again, and no series continues twice.
         found = _numbers(stage, out, value)
         assert found == list(range(1, len(found) + 1))
     assert stage.records(f"{delay}.rejected") == []
@@ -80,7 +82,7 @@ def test_who_starts_over_without_a_key_is_told_how_many_end(stage: Stage) -> Non
         assert router.command("start-over", f"{delay}/0", "--yes").returncode == 0
         began = len(_numbers(stage, out, b"there"))
         router.start_and_wait()
-        # The first record of one of them is still there: it begins anew, and its old occurrences are rejected.
+        # The first record of one series still exists: the series begins again, and its old occurrences are rejected.
         wait_until(lambda: _numbers(stage, out, b"there")[began:][:2] == [1, 2], "the series begins anew")
         time.sleep(0.5)
         assert router.stop() == 0

@@ -1,4 +1,4 @@
-"""SIGTERM: the open transaction is finished or aborted, the group is left, and the exit code is 0 within 30 s."""
+"""Tests of SIGTERM: the router ends its open transaction, leaves the group, and exits with 0 within 30 s."""
 
 import signal
 import time
@@ -37,13 +37,13 @@ def test_under_load_and_the_next_one_goes_on(stage: Stage, rng: Random) -> None:
         load.finish()
     with stage.router("last") as router:
         router.start_and_wait()
-        # Those before have left the group: nobody waited for their sessions to end.
+        # The earlier routers have left the group, so the new one waited for no session to end.
         stage.settle()
         assert router.stop() == 0
 
 
 def test_told_again_and_again(stage: Stage, rng: Random) -> None:
-    """A second SIGTERM, or a Ctrl-C beside it, neither ends it in the middle nor begins the stop anew."""
+    """A second SIGTERM, or a Ctrl-C, neither interrupts the shutdown nor begins it again."""
     stage.delay("delay", 3, default_target=stage.target("out", 2))
     with Load(stage, list(stage.delays), rng, partitions=3, a_second=1_000, delays_ms=(0, 1_000)) as load:
         for round_number in range(3):
@@ -78,7 +78,7 @@ def test_while_it_restores(stage: Stage, rng: Random, monkeypatch: pytest.Monkey
         process = psutil.Process(router.pid)
         wait_until(lambda: process.status() == psutil.STATUS_STOPPED, f"it is at {place}")
         for _ in range(2):
-            # Taken when it goes on.
+            # The router handles the signals when it continues.
             router.signal(signal.SIGTERM)
         router.resume()
         wait_until(lambda: not router.running, "the end of the router", 30)
@@ -121,7 +121,7 @@ def test_while_the_broker_is_gone_or_silent(
         time.sleep(2)
         first.signal(signal.SIGTERM)
         second.signal(signal.SIGTERM)
-        # Of the second, this is as long as the first takes, and then what is left of the 30 s.
+        # The second router has the time that the first one takes, and then the remainder of the 30 s.
         began_s = time.monotonic()
         assert first.stop(STOP_TIMEOUT_S) == 0
         assert second.stop(STOP_TIMEOUT_S - (time.monotonic() - began_s)) == 0

@@ -1,4 +1,4 @@
-"""A burst that is spread, through a router that is killed in the middle of it: evenly, once, never early, in order."""
+"""Tests of a spread burst with a router that is killed in the middle of it: even, once, never early, in order."""
 
 import json
 
@@ -19,7 +19,7 @@ def test_a_burst_leaves_evenly_over_its_span_whatever_crashes(stage: Stage) -> N
         at: Header = ("deliver-at", b"%d" % due_ms)
         for number in range(RECORDS):
             stage.send(delay, at, ("deliver-id", b"%d" % number))
-        # It holds for what was asked for, not for when that leaves.
+        # The condition refers to the due time that was asked for, without the shift.
         stage.send(delay, ("deliver-cancel", b"7"), ("deliver-if-due", b"%d" % due_ms))
         stage.send(delay, ("deliver-cancel", b"8"), ("deliver-if-due", b"%d" % (due_ms + 1)))
         stage.send(delay, at, ("deliver-every", b"1s"), ("deliver-times", b"%d" % TIMES), ("deliver-missed", b"all"))

@@ -1,4 +1,4 @@
-"""Answers of brokers that lag behind, as a broker that has just started gives them."""
+"""Tests of answers of brokers that lag behind, for instance of a broker that has just started."""
 
 from concurrent.futures import Future
 from typing import Any
@@ -13,7 +13,7 @@ from tests.integration.scenario import Stage
 
 
 def test_one_wrong_answer_of_a_broker_rejects_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that has just started may not know the target yet; what is rejected is rejected for good."""
+    """A broker that has just started may not know the target yet, and a rejection is final."""
     out = stage.target()
     delay = stage.delay(default_target=out)
     describe = AdminClient.describe_topics

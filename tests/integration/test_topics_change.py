@@ -1,4 +1,4 @@
-"""What operators change on the topics of a running router shows: in its status, in its log, and in what it does."""
+"""Tests of changes to the topics of a running router: they show in its status, its log and its behaviour."""
 
 import json
 from pathlib import Path
@@ -13,13 +13,13 @@ from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Stage, now_ms, wait_until
 
 NOTICED_WITHIN_S = 60.0
-"""The topics are looked at every 15 s, what is gone is asked for twice."""
+"""The router looks at the topics every 15 s, and asks twice for a missing one."""
 
 DAY_MS = 86_400_000
 
 
 def status_of(router: RouterProcess, delay: str, partition: int = 0) -> dict[str, Any]:
-    """What ``/readyz`` says of a partition; nothing while it has none."""
+    """Return the status of a partition in ``/readyz``; an empty state while it has none."""
     body = router.http("/readyz")[1]
     found: dict[str, Any] = json.loads(body)["partitions"] if body.startswith("{") else {}
     status: dict[str, Any] = found.get(f"{delay}/{partition}", {"state": "", "why": ""})
@@ -32,7 +32,7 @@ def says(router: RouterProcess, delay: str, *words: str) -> None:
 
 
 def test_topics_deleted_under_a_running_router(stage: Stage) -> None:
-    """It says which topic is missing and how to get it back, and goes on by itself once it is there."""
+    """The router reports the missing topic and the remedy, and goes on by itself once the topic exists again."""
     out = stage.target()
     idle, busy, refusing = (
         stage.delay(name, default_target=out) for name in ("stateless-idle", "stateless-busy", "rejectless")
@@ -62,7 +62,7 @@ def test_topics_deleted_under_a_running_router(stage: Stage) -> None:
 
 
 def test_retention_lowered_under_a_running_router(stage: Stage) -> None:
-    """The gauge and the log follow, and `auto` puts payload into the segments it seals from then on."""
+    """The gauge and the log follow, and `auto` puts payload into segments from then on."""
     delay = stage.delay(default_target=stage.target(), seal_age="1s", max_delay="7d")
     with stage.router() as router:
         router.start_and_wait()

@@ -1,4 +1,4 @@
-"""A router with ``router.tracing`` tells a collector of what it has released, and of nothing else."""
+"""Tests that a router with ``router.tracing`` sends spans of released records to a collector, and no others."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 @contextmanager
 def collector() -> Iterator[tuple[str, list[Any]]]:
-    """Where it listens, and the spans it was sent."""
+    """Run a collector. Yield its address and the spans that it receives."""
     spans: list[Any] = []
 
     class Taking(BaseHTTPRequestHandler):
@@ -27,7 +27,7 @@ def collector() -> Iterator[tuple[str, list[Any]]]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Nobody reads it."""
+            """Keep the output quiet."""
 
     with HTTPServer(("127.0.0.1", 0), Taking) as server:
         serving = Thread(target=server.serve_forever)

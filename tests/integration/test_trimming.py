@@ -1,4 +1,4 @@
-"""The snapshots and the delay topic are trimmed up to what is still needed, and not one record further."""
+"""Tests that snapshots and delay topic are trimmed up to the first needed record, and not one record further."""
 
 import time
 from collections.abc import Callable
@@ -20,7 +20,7 @@ QUICK = 'seal_age = "300ms"\nseal_beyond = "0ms"\ntime_step = "1s"\nsegment_reco
 
 
 class Scene:
-    """A delay topic with one partition, and what comes out of it."""
+    """A delay topic with one partition, and its released records."""
 
     def __init__(self, kafka: Cluster, unique_name: Callable[[str], str], folder: Path, placement: str) -> None:
         extra = f'placement = "{placement}"\n{QUICK}'
@@ -31,7 +31,7 @@ class Scene:
         self._kafka: dict[str, str | int | float | bool] = {"bootstrap.servers": kafka.bootstrap}
 
     def send(self, values_after_ms: dict[bytes, int]) -> None:
-        """Write records, due so long from now."""
+        """Write records that are due after these times."""
         producer = Producer(self._kafka)
         now_ms = time.time_ns() // 1_000_000
         for value, after_ms in values_after_ms.items():
@@ -39,12 +39,12 @@ class Scene:
         assert producer.flush(30) == 0
 
     def released(self) -> list[bytes]:
-        """Values in the target topic."""
+        """Return the values in the target topic."""
         settings = {"bootstrap.servers": str(self._kafka["bootstrap.servers"])}
         return sorted(record.value or b"" for record in read(settings, ranges(settings, [f"{self.topic}-target"])))
 
     def wait_released(self, *values: bytes) -> None:
-        """Wait until exactly these have been released."""
+        """Wait until exactly these values have been released."""
         wait_until(lambda: len(self.released()) >= len(values), f"{len(values)} released records")
         assert self.released() == sorted(values)
 

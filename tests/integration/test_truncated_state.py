@@ -1,4 +1,4 @@
-"""A state topic from whose beginning something was removed: what is left is noticed, and never gone by."""
+"""Tests of a state topic that has lost its beginning: the router notices, and does not use the remainder."""
 
 import time
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ SEALED_SOON: dict[str, Any] = {
 
 
 def restart_by_other_rules(router: RouterProcess) -> None:
-    """Have rules and progress written again behind all else, so that they alone make a state that looks whole."""
+    """Let the router write rules and progress again behind all else, so that they alone look like a whole state."""
     router.config.write_text(router.config.read_text().replace('"1h"', '"2h"'))
     router.start_and_wait()
     wait_until(lambda: bool(router.events("rules_differ")), "other rules are in the state")
@@ -39,7 +39,7 @@ def restart_by_other_rules(router: RouterProcess) -> None:
 
 
 def restore(stage: Stage, topic: str, records: Sequence[Record]) -> None:
-    """Write again what was lost, as from a copy of the topic: the last record of each key, in the order they had."""
+    """Write the lost records again, as from a copy of the topic: the last record of each key, in their order."""
     last = {record.key: record for record in records}
     for record in records:
         if last[record.key] is record and record.value is not None:
@@ -97,7 +97,7 @@ def test_a_state_that_has_lost_buckets_and_held_records_is_refused_until_it_is_r
 
 
 def test_one_that_is_truncated_under_a_router_stops_the_next_owner(stage: Stage) -> None:
-    """A router that runs knows better and goes on; what it writes from then on is not the whole state."""
+    """A running router keeps the whole state in memory and goes on; its later writes alone are not the whole state."""
     out = stage.target()
     delay = stage.delay(default_target=out)
     topic = f"{delay}.delay-state"
@@ -138,7 +138,7 @@ def test_one_of_which_nothing_was_lost_is_served_without_a_word(stage: Stage) ->
 
 
 def test_one_of_the_version_before_is_alarmed_about(stage: Stage) -> None:
-    """Its progress does not say what there should be; the first that does makes an end of it."""
+    """Its progress has no inventory of the state; the first progress with one ends the alarm."""
     out = stage.target()
     delay = stage.delay(default_target=out, max_delay="1h")
     topic = f"{delay}.delay-state"

@@ -1,4 +1,4 @@
-"""Two deployments on one cluster, which know nothing of each other: neither harms the other, and no loop is endless."""
+"""Tests of two independent deployments on one cluster: neither harms the other, and no loop is endless."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ MakeStage = Callable[[str], Stage]
 
 @pytest.fixture
 def make_stage(kafka: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> MakeStage:
-    """Stages with routers and topics of their own, on one broker."""
+    """Return a function that makes stages on one broker, with their own routers and topics."""
 
     def make(name: str) -> Stage:
         made = Stage(kafka.bootstrap, tmp_path / name)
@@ -37,7 +37,8 @@ def test_no_record_is_released_into_the_topics_of_another_deployment(make_stage:
         existing = [f"{their_delay}{ending}" for ending in SCHEME[:2]] + [f"{their_delay}.rejected"]
         states = {topic: len(theirs.records(topic)) for topic in existing[1:]}
         for topic in existing:
-            # With this key it would be their progress: their router released nothing any more, and said nothing.
+            # With this key, the other router would take the record for its progress, release nothing more, and report
+            # nothing.
             ours.send(delay, ("deliver-to", topic.encode()), key=b"progress", value=b"forged")
         refused = ours.wait_records(f"{delay}.rejected", len(existing))
         assert {header(record, "delay-error") for record in refused} == {b"TARGET_NOT_ALLOWED"}

@@ -1,1 +1,1 @@
-"""The kernel under the sanitizers of the compiler: ``make test-kernel``."""
+"""Tests the kernel under the sanitizers of the compiler: ``make test-kernel``."""

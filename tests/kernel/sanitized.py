@@ -1,4 +1,4 @@
-"""Whoever imports this has the kernel that is in KERNEL_FOLDER, also by ``pytest -p tests.kernel.sanitized``."""
+"""Loads the kernel from KERNEL_FOLDER on import, also by ``pytest -p tests.kernel.sanitized``."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The tests of the kernel, on a build that ends the process at the first access to memory that is not its own."""
+"""Runs the tests of the kernel on a build that ends the process at the first access to foreign memory."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ FLAGS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit
 
 
 def _library(name: str) -> str:
-    """The path of a library of the compiler; it must be there before anything of Python is."""
+    """Return the path of a library of the compiler, which must be loaded before Python."""
     found = subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
     return found.stdout.strip()
 
@@ -27,12 +27,12 @@ def _sanitized(folder: Path) -> dict[str, str]:
         **os.environ,
         "KERNEL_FOLDER": str(folder),
         "CI": "true",
-        # The C++ library too: the sanitizer looks for it as it begins.
+        # The C++ library too: the sanitizer looks for it at its start.
         "LD_PRELOAD": f"{_library('libasan.so')} {_library('libubsan.so')} {_library('libstdc++.so')}",
         # The interpreter keeps memory until its end, and so do clients that are not closed.
         "ASAN_OPTIONS": "detect_leaks=0",
         "UBSAN_OPTIONS": "print_stacktrace=1",
-        # Or an object would not be memory of its own.
+        # Gives each object its own memory, which the sanitizer requires.
         "PYTHONMALLOC": "malloc",
     }
 
@@ -67,7 +67,7 @@ def _python(environment: dict[str, str], *arguments: str) -> "subprocess.Complet
 
 
 def test_a_sanitizer_sees_an_access_beyond_an_object(environment: dict[str, str]) -> None:
-    """Or the other test would show nothing."""
+    """Otherwise the next test would prove nothing."""
     done = _python(environment, "-c", _WITH_IT + _OVERRUN)
     assert environment["KERNEL_FOLDER"] in done.stdout
     assert done.returncode != 0

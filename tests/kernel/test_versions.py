@@ -1,4 +1,4 @@
-"""The kernel with each version of confluent-kafka that it accepts, and what becomes of it with any other."""
+"""Tests the kernel with each accepted version of confluent-kafka, and its refusal of any other version."""
 
 import os
 import subprocess
@@ -15,20 +15,20 @@ from tests.support.kernel import native_kernel
 from tests.support.paths import ROOT
 
 UNKNOWN: Final = "2.15.1"
-"""One that has never been looked at."""
+"""A version that the kernel does not know."""
 
 TESTS: Final = ("tests/unit/sidecar/kernel", "tests/unit/sidecar/intake", "tests/unit/index/test_unreadable.py")
-"""All that goes by where things lie in the memory of the client."""
+"""The tests of code that depends on the memory layout of the client."""
 
 native_kernel()
 
 
 def _with_client(version: str, folder: Path) -> Path:
-    """The Python of an environment like that of the tests, but for the client; skips where that cannot be had."""
+    """Return the Python of an environment with this client and otherwise the tests' packages, or skip (not in CI)."""
     venv.create(folder, with_pip=False)
     python = folder / "bin" / "python"
     scheme, base = sysconfig.get_preferred_scheme("prefix"), {"base": str(folder), "platbase": str(folder)}
-    # What is installed in the environment itself comes first.
+    # Packages of the environment itself come first.
     (Path(sysconfig.get_path("purelib", scheme, base)) / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
     install = ["install", "--quiet", "--no-deps", "--only-binary", ":all:", f"confluent-kafka=={version}"]
     done = subprocess.run(
@@ -43,7 +43,7 @@ def _with_client(version: str, folder: Path) -> Path:
 
 
 def _run(python: Path, *arguments: str, timeout_s: float = 60) -> "subprocess.CompletedProcess[str]":
-    # The kernel that is compiled in place, and none that is missing without a word.
+    # Uses the kernel that is compiled in place; with CI set, a missing one is an error.
     environment = os.environ | {"CI": "true"}
     return subprocess.run(
         [str(python), *arguments],
@@ -69,7 +69,7 @@ def test_each_version_that_is_accepted_passes_the_tests_of_the_kernel(
 
 
 def test_with_any_other_it_is_off_and_the_router_names_those_that_are_known(tmp_path: Path) -> None:
-    """Nobody could see whether this client alters headers, so that Python alone does not do either."""
+    """Nobody could see whether this client alters headers, so Python alone does not run with it either."""
     assert UNKNOWN not in {binding for binding, _ in KNOWN}
     python = _with_client(UNKNOWN, tmp_path)
     told = _run(python, "-m", "sidecar.kernel").stdout

@@ -1,1 +1,1 @@
-"""A real Prometheus that scrapes a real router at a real Kafka, and is asked what the dashboard and the alerts ask."""
+"""Tests a real Prometheus that scrapes a real router with a real Kafka, by the queries of dashboard and alerts."""

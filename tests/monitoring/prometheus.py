@@ -1,4 +1,4 @@
-"""Prometheus as a child process, with the chart's alert rules, scraping one router every second."""
+"""Runs Prometheus as a child process, with the chart's alert rules, scraping one router every second."""
 
 import json
 import subprocess
@@ -18,13 +18,13 @@ _STOP_TIMEOUT_S: Final = 20.0
 
 
 class Prometheus:
-    """What it answers; it runs as long as the ``with`` block of :func:`running`."""
+    """The API of a Prometheus; it runs as long as the ``with`` block of :func:`running`."""
 
     def __init__(self, port: int) -> None:
         self._port = port
 
     def get(self, path: str, **parameters: str) -> dict[str, Any]:
-        """Answer of the API: ``status``, and ``data`` or ``error``."""
+        """Return an answer of the API: ``status``, and ``data`` or ``error``."""
         connection = HTTPConnection("127.0.0.1", self._port, timeout=10)
         try:
             connection.request("GET", f"/api/v1/{path}?{urlencode(parameters)}")
@@ -34,7 +34,7 @@ class Prometheus:
         return answer
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """Result of an instant query; AssertionError when Prometheus refuses it."""
+        """Return the result of an instant query. Raise AssertionError if Prometheus refuses it."""
         answer = self.get("query", query=expression)
         assert answer["status"] == "success", (expression, answer)
         assert not answer.get("warnings"), (expression, answer)
@@ -42,16 +42,16 @@ class Prometheus:
         return result
 
     def value(self, expression: str) -> float:
-        """Value of the one sample that an expression gives; 0 where it gives none."""
+        """Return the value of the one sample of an expression, or 0 without a sample."""
         return sum(float(sample["value"][1]) for sample in self.query(expression))
 
     def rules(self) -> dict[str, dict[str, Any]]:
-        """Every alert rule by name."""
+        """Return every alert rule by name."""
         groups = self.get("rules")["data"]["groups"]
         return {rule["name"]: rule for group in groups for rule in group["rules"]}
 
     def answers(self) -> bool:
-        """Whether it is up."""
+        """Say whether Prometheus answers."""
         try:
             return bool(self.get("status/buildinfo")["status"] == "success")
         except (OSError, HTTPException, ValueError):
@@ -60,7 +60,7 @@ class Prometheus:
 
 @contextmanager
 def running(folder: Path, router_port: int) -> Iterator[Prometheus]:
-    """Run it in a folder of its own."""
+    """Run Prometheus in this folder until the end of the block."""
     program, port = tools.program("prometheus"), free_port()
     config = {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},

@@ -1,4 +1,4 @@
-"""What a router exports is what Prometheus' own linter takes for well made, and no more than is of use."""
+"""Tests that Prometheus' own linter accepts the exported metrics, and that no useless ones are exported."""
 
 import subprocess
 from typing import Final

@@ -1,4 +1,4 @@
-"""Every query of the dashboard and every alert is answered by Prometheus, from what a router really exports."""
+"""Tests that Prometheus answers every query of the dashboard and evaluates every alert, from a real router."""
 
 import json
 import subprocess
@@ -28,18 +28,18 @@ MAY_BE_EMPTY: Final = {
     "Held back": {"B"},  # by target: none is paused or limited
     "Held back anew": {"A"},
     "Held for": {"A", "B"},
-    "Index lag": {"B"},  # nobody's transaction hides anything
+    "Index lag": {"B"},  # no open transaction hides a record
     "Taken over anew": {"A"},  # no connection was cut
-    "Without a time, occurrences skipped": {"A", "B"},  # every record named one, and none was to recur
+    "Without a time, occurrences skipped": {"A", "B"},  # every record had a time, and none recurs
     "Retention: needed and kept": {"A", "B"},  # everything is sealed with its payload; a topic may be kept for ever
     # Nothing is cancelled here.
     "Receipts, cancelled, masked": {"A", "B"},
 }
-"""Queries that rightly give nothing here, by panel."""
+"""The queries that rightly return nothing here, by panel."""
 
 
 class Monitored(NamedTuple):
-    """A router at work and the Prometheus that watches it."""
+    """A running router and the Prometheus that watches it."""
 
     router: RouterProcess
     prometheus: Prometheus
@@ -48,7 +48,7 @@ class Monitored(NamedTuple):
 
 @pytest.fixture(scope="module")
 def monitored(kafka: local_kafka.Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
-    """Records released, pending, sealed and rejected, in two waves, so that every counter was seen to rise."""
+    """Release, seal and reject records in two waves, so that Prometheus sees every counter rise."""
     tools.program("prometheus")
     stage = Stage(kafka.bootstrap, tmp_path_factory.mktemp("stage"))
     delay = f"{stage.word}.delay"
@@ -75,7 +75,7 @@ def monitored(kafka: local_kafka.Cluster, tmp_path_factory: pytest.TempPathFacto
 
 
 def _send(stage: Stage, delay: str) -> None:
-    """Half of them due at once, half in an hour, and one that is rejected."""
+    """Send records, half of them due at once and half in an hour, and one that is rejected."""
     for number in range(WAVE):
         for due_ms in (now_ms() + 200, now_ms() + HOUR_MS):
             stage.post(delay, ("deliver-at", b"%d" % due_ms), value=b"v", partition=number % 2)
@@ -108,7 +108,7 @@ def test_every_panel_is_answered_with_data(monitored: Monitored) -> None:
     for panel in _panels():
         for target in panel["targets"]:
             result = monitored.prometheus.query(_as_grafana_sends_it(target["expr"]))
-            # Quantiles of nothing are not a number.
+            # Quantiles without samples are NaN.
             if not [sample for sample in result if sample["value"][1] != "NaN"]:
                 empty.setdefault(panel["title"], set()).add(target["refId"])
     wrongly = {title: found - MAY_BE_EMPTY.get(title, set()) for title, found in empty.items()}
@@ -149,7 +149,7 @@ def test_every_alert_is_evaluated_and_none_fires(monitored: Monitored) -> None:
 
 
 def _test_of_the_release(port: int) -> subprocess.CompletedProcess[str]:
-    """What the pod of `helm test` runs."""
+    """Run the program of the pod of `helm test`."""
     probe = [sys.executable, str(CHART / "files" / "probe.py")]
     environ = {"HOSTS": "127.0.0.1", "PORT": str(port)}
     return subprocess.run(probe, env=environ, capture_output=True, text=True, timeout=60, check=False)
@@ -161,7 +161,7 @@ def test_the_test_of_a_release_passes(monitored: Monitored) -> None:
 
 
 def test_a_router_that_is_gone_is_noticed(monitored: Monitored) -> None:
-    """The last test: it stops the router."""
+    """The test stops the router, so it must be the last one."""
     absent = "DelayRouterAbsent"
     assert monitored.prometheus.rules()[absent]["state"] == "inactive"
     assert monitored.router.stop() == 0

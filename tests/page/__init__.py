@@ -1,1 +1,1 @@
-"""The page in a real headless Chromium: against a running router (``test_page.py``), and pictures of it."""
+"""Tests the page in a real headless Chromium with a running router (``test_page.py``), and takes pictures of it."""

@@ -1,4 +1,4 @@
-"""A headless Chromium with a profile of its own, driven by selenium: only what the tests of the page need."""
+"""Runs a headless Chromium with its own profile, driven by selenium, with the operations that the tests need."""
 
 import os
 import shutil
@@ -15,10 +15,10 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
 TIMEOUT_S: Final = 30.0
-"""Far above what anything takes that is waited for, also where the machine has other work to do."""
+"""Far more than any expected wait takes, also on a busy machine."""
 
 ELSEWHERE: Final = "elsewhere.example"
-"""A name of somebody else that leads to this machine."""
+"""A foreign name that leads to this machine."""
 
 _SWITCHES: Final = (
     "--headless=new",
@@ -27,7 +27,7 @@ _SWITCHES: Final = (
     "--disable-gpu",
     "--hide-scrollbars",
     "--disable-dev-shm-usage",
-    # It asks nobody but the router.
+    # The browser must send requests to the router only.
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",
@@ -45,7 +45,7 @@ class Browser:
         self.driver = driver
 
     def open(self, url: str) -> None:
-        """Go there, in a tab that remembers nothing."""
+        """Open an address, in a tab without stored data."""
         self.driver.get("about:blank")
         self.driver.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": url, "storageTypes": "all"})
         self.driver.get(url)
@@ -61,7 +61,7 @@ class Browser:
         self.driver.execute_script("location.hash = arguments[0]", address)
 
     def wait(self, selector: str, text: str = "") -> WebElement:
-        """The first element of that selector that is shown and has this text; AssertionError when none comes."""
+        """Return the first visible element of that selector with this text. Raise AssertionError if none appears."""
         found: list[WebElement] = []
 
         def shown(driver: webdriver.Chrome) -> bool:
@@ -73,37 +73,37 @@ class Browser:
         return found[0]
 
     def gone(self, selector: str) -> None:
-        """Wait until nothing of that selector is shown."""
+        """Wait until no element of that selector is visible."""
         waiting = WebDriverWait(self.driver, TIMEOUT_S, poll_frequency=0.1, ignored_exceptions=[Exception])
         waiting.until(lambda _: not self.all(selector), f"{selector} is still there")
 
     def all(self, selector: str) -> list[WebElement]:
-        """All elements of that selector that are shown."""
+        """Return all visible elements of that selector."""
         return [each for each in self.driver.find_elements(By.CSS_SELECTOR, selector) if each.is_displayed()]
 
     def text(self, selector: str) -> str:
-        """What somebody reads there."""
+        """Return the visible text of an element."""
         return str(self.driver.find_element(By.CSS_SELECTOR, selector).text)
 
     def press(self, *keys: str) -> None:
-        """Keys, to whatever has the focus."""
+        """Send keys to the element with the focus."""
         self.driver.switch_to.active_element.send_keys(*keys)
 
     def script(self, text: str) -> Any:
-        """The answer of a script of the test's own."""
-        # The last argument is what tells the driver that it is done.
+        """Run a script in the page, and return its result."""
+        # The last argument tells the driver that the script is done.
         asked = f"(async () => {{ {text} }})().then(arguments[0], (error) => arguments[0](String(error)))"
         return self.driver.execute_async_script(asked)
 
     def look(self, width: int, height: int, *, dark: bool = False) -> None:
-        """A window of that size, and the user's choice of light or dark."""
+        """Set the size of the window, and the user's choice of light or dark."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
 
     def complaints(self) -> list[str]:
-        """What the console has been told since the last time: errors of scripts, and what the policy has refused."""
+        """Return the console's messages since the last call: errors of scripts, and refusals by the policy."""
         return [str(entry["message"]) for entry in self.driver.get_log("browser")]
 
 
@@ -113,7 +113,7 @@ def _shows(element: WebElement, text: str) -> bool:
 
 @contextmanager
 def browser(profile: Path) -> Iterator[Browser]:
-    """Start one; the test is skipped aloud where there is no Chromium, and fails in CI."""
+    """Start a browser; without Chromium skip the test with a message, or fail in CI."""
     options = webdriver.ChromeOptions()
     options.binary_location = _program("chromium")
     for switch in (*_SWITCHES, f"--user-data-dir={profile}"):

@@ -1,4 +1,4 @@
-"""Pictures of the page for OPERATIONS, with doubles behind it: ``python -m tests.page.pictures`` writes them anew."""
+"""Takes the pictures of the page for OPERATIONS, with doubles behind it: ``python -m tests.page.pictures``."""
 
 import tempfile
 import time
@@ -41,13 +41,13 @@ VIEWS: Final = (
     ("find", f"#find/{ORDERS}/0/8", ".timeline", False),
     ("policies", "#policies", "section tbody", True),
 )
-"""Each with the address it has, what shows that it is there, and whether it is dark."""
+"""Each view with its address, the element that shows that it is ready, and whether it is dark."""
 
 COUNTS: Final = (0, 3, 42, 310, 2_900, 18_000, 90_000, 411_000, 200_000, 145)
 
 
 class Inquiries(FakeInquiries):
-    """A group of two routers with something to look at: one topic is paused, one partition nobody serves."""
+    """A group of two routers with something to look at: one topic is paused, and one partition is unserved."""
 
     def status(self, topic: str = "") -> StatusAnswer:
         why = "no router has reported it for 30 s"
@@ -137,7 +137,7 @@ def _config(tokens: Path) -> Config:
 
 @contextmanager
 def shown() -> Iterator[Browser]:
-    """The page with these doubles behind it, signed in."""
+    """Yield a browser with the page, signed in, with these doubles behind it."""
     with tempfile.TemporaryDirectory() as directory:
         tokens = Path(directory) / "tokens"
         tokens.write_text(f"operate+payload {OPERATE}\n")

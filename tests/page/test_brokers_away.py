@@ -1,4 +1,4 @@
-"""The page while the broker is away: each view says so, keeps the last numbers in grey, and goes on afterwards."""
+"""Tests of the page while the broker is away: each view reports it, keeps the last numbers in grey, and recovers."""
 
 import time
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ from tests.page.browser import Browser, browser
 
 OPERATE: Final = "operates-0123456789abcdef0123456789ab"
 TOLD_WITHIN_S: Final = 5.0
-"""What the page promises."""
+"""The page's own promise."""
 
 BUSY_S: Final = 10.0
-"""More, for a machine that has other work to do."""
+"""A longer limit for a busy machine."""
 
 EXPECTED: Final = ("the server responded with a status of", "net::ERR_")
 
@@ -94,7 +94,7 @@ def window(chromium: Browser, world: World) -> Iterator[Browser]:
 
 
 def colours(window: Browser, selector: str) -> list[list[int]]:
-    """Red, green and blue of the text of each such element, as the style sheets say."""
+    """Return red, green and blue of the text of each such element, from the computed style."""
     told: Any = window.script(
         f"return [...document.querySelectorAll('{selector}')]"
         ".map((each) => getComputedStyle(each).color.match(/[0-9]+/g).slice(0, 3).map(Number))"

@@ -1,4 +1,4 @@
-"""The page of a running router, as somebody sees and uses it in a browser; one broker, one router, one browser."""
+"""Tests of the page of a running router in a browser, with one broker, one router, and one browser."""
 
 import hashlib
 import json
@@ -26,14 +26,14 @@ OPERATE: Final = "operates-0123456789abcdef0123456789ab"
 SEES: Final = "sees-payload-0123456789abcdef01234567"
 PRODUCE: Final = "produces-0123456789abcdef0123456789ab"
 MARKUP: Final = "<img src=x onerror=alert(1)><script>alert(2)</script>"
-"""Somebody's key, id, name or reason."""
+"""A hostile key, id, name or reason."""
 
 EXPECTED: Final = "Failed to load resource: the server responded with a status of"
-"""The console says of each answer above 400 that it came; what the page makes of it is tested where it is asked for."""
+"""The console reports each answer above 400; the tests that cause such an answer check the page's reaction."""
 
 
 class World(NamedTuple):
-    """A router with a page, and what was sent through it."""
+    """A router with a page, and the records sent through it."""
 
     url: str
     stage: Stage
@@ -45,7 +45,7 @@ class World(NamedTuple):
     rejected: str
 
     def is_paused(self) -> bool:
-        """What the API says of the delay topic."""
+        """Return the API's answer for the delay topic."""
         answer = httpx.get(
             f"{self.url}/api/v1/topics/{self.delay}", headers={"authorization": f"Bearer {READ}"}, trust_env=False
         )
@@ -85,7 +85,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def window(chromium: Browser, world: World) -> Iterator[Browser]:
-    """The page, not signed in; afterwards the console must have nothing to complain of."""
+    """Yield the page, not signed in; afterwards the console must have no messages."""
     chromium.look(1200, 900)
     chromium.open(world.url)
     chromium.complaints()
@@ -119,7 +119,7 @@ def test_topics_and_one_of_them(window: Browser, world: World) -> None:
     window.wait(".freshness", "live")
     window.wait("tbody a", world.delay).click()
     window.wait("h1", world.delay)
-    # Counted every few seconds only.
+    # The routers count every few seconds only.
     window.wait(".bars li", f"{world.out}\n1")
     window.wait(".bars li", "within 1 h\n1")
     window.wait("figcaption", "1 in all, most in ")
@@ -170,7 +170,7 @@ def test_rejected_records_by_code_and_driving_them_again(window: Browser, world:
     window.wait("#sure-yes", "Drive again").click()
     window.wait("#done", "MAX_DELAY_EXCEEDED: 1 of 1 driven again.")
     window.wait("section tbody .badge.good", "yes")
-    # Rejected anew, and between the two the mark of the first.
+    # The record was rejected again; the mark of the first redrive lies between the two.
     world.stage.wait_records(f"{world.delay}.rejected", 3)
     window.driver.refresh()
     window.wait("section tbody tr", "(1 before)")
@@ -223,7 +223,7 @@ def test_a_bar_leads_to_the_records_that_are_due_then(window: Browser, world: Wo
     window.wait("tbody tr", world.pending.removeprefix(f"{world.delay}/"))
     assert window.wait("#due-from").get_attribute("value")
     window.driver.back()
-    # Nothing is overdue.
+    # No record is overdue.
     window.wait(".bars a", "overdue").click()
     window.wait("main p", "Nothing is pending that is asked for")
     window.driver.back()
@@ -240,10 +240,10 @@ def test_a_record_by_its_id_or_key(window: Browser, world: World) -> None:
     window.wait("nav a", "Find a record").click()
     window.wait("#named-id").send_keys("by-name\n")
     window.wait("tbody tr", placed)
-    # The only one there is.
+    # The page shows the only schedule at once.
     window.wait("h2", placed)
     assert window.all("#named-key") == []
-    # As if it had been offered.
+    # As if the page had offered it.
     window.go(f"#pending/{world.delay}?key={quote(MARKUP)}")
     window.wait("#trouble", "keys are for +payload")
     window.go(f"#pending/{world.delay}")
@@ -340,7 +340,7 @@ def test_a_pause_with_the_keyboard_alone(window: Browser, world: World) -> None:
     window.gone("#sure")
     assert not world.is_paused()
     window.press(Keys.ENTER)
-    # Cancel has the focus; what changes something comes after it.
+    # Cancel has the focus; the button with an effect comes after it.
     window.wait("#sure-yes")
     window.press(Keys.TAB)
     window.press(Keys.ENTER)
@@ -402,7 +402,7 @@ def test_no_other_site_can_show_or_use_it(chromium: Browser, world: World, tmp_p
                 options = f"{{ method: 'POST', body: '{{}}', headers: {headers} }}"
                 asked = f"return (await fetch('{path}', {options})).status"
                 assert chromium.script(asked) == "TypeError: Failed to fetch"
-            # What needs nobody's leave: a form, and a request whose answer nobody can read.
+            # Requests that need no permission: a form, and a request whose answer the page cannot read.
             simple = "{ method: 'POST', mode: 'no-cors', credentials: 'include', body: '{}' }"
             assert chromium.script(f"return (await fetch('{path}', {simple})).type") == "opaque"
             chromium.script(
@@ -414,11 +414,11 @@ def test_no_other_site_can_show_or_use_it(chromium: Browser, world: World, tmp_p
         finally:
             site.shutdown()
     assert not world.is_paused()
-    # A name of somebody else's that leads here (DNS rebinding).
+    # A foreign name that leads here (DNS rebinding).
     chromium.driver.get(world.url.replace("localhost", ELSEWHERE))
     assert "Host is not one of this API" in chromium.text("body")
     for method, path, body in (("GET", "topics", None), ("POST", f"topics/{world.delay}/pause", {})):
-        # The token alone does not help whoever has led a browser here.
+        # The token alone does not help an attacker who has led a browser here.
         named = {"authorization": f"Bearer {OPERATE}", "host": f"{ELSEWHERE}:{world.url.rpartition(':')[2]}"}
         answer = httpx.request(method, f"{world.url}/api/v1/{path}", json=body, headers=named, trust_env=False)
         assert answer.status_code == 421

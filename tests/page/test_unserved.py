@@ -1,4 +1,4 @@
-"""What nobody serves is not counted as if it were known; with doubles behind the page, which need no broker."""
+"""Tests that unserved partitions are not counted as if their numbers were known, with doubles behind the page."""
 
 from tests.page.pictures import RETRIES, shown
 

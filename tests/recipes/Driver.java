@@ -23,8 +23,8 @@ import org.springframework.kafka.core.KafkaTemplate;
 import org.springframework.kafka.mock.MockProducerFactory;
 
 /**
- * What the other side of recipes writes: java Driver CASE=FILE ..., with the properties of the recipe in the file.
- * Of each it prints "= CASE TOPIC", then a line for each header: name, and value in Base64 or null.
+ * Runs the other side of recipes: java Driver CASE=FILE ..., with the properties of the recipe in the file.
+ * Prints "= CASE TOPIC" for each case, then a line for each header: name, and value in Base64 or null.
  */
 public class Driver {
     static final long DUE_MS = 1_795_276_800_000L;
@@ -55,7 +55,7 @@ public class Driver {
         return new Struct(schema).put("id", 42L).put("due", value);
     }
 
-    /** A row that was inserted into an outbox table, as Debezium tells of it. */
+    /** A row that was inserted into an outbox table, as Debezium reports it. */
     static Struct change(Long due) {
         var row = SchemaBuilder.struct().optional()
             .field("id", Schema.STRING_SCHEMA)
@@ -91,7 +91,7 @@ public class Driver {
             }
         }
         System.out.println(record.topic());
-        // What a worker has unless header.converter says otherwise.
+        // The default header.converter of a worker.
         try (var converter = new SimpleHeaderConverter()) {
             for (var header : record.headers()) {
                 print(header.key(), converter.fromConnectHeader(record.topic(), header.key(), header.schema(), header.value()));

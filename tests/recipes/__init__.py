@@ -1,1 +1,1 @@
-"""RECIPES.md with its other side: what it prints is run with the jars of that, and decided by the router's rules."""
+"""Runs the recipes of RECIPES.md with the jars of the other side, and decides the records by the router's rules."""

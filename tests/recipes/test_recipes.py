@@ -1,4 +1,4 @@
-"""What RECIPES.md prints is what the other side writes, and what the router takes it for."""
+"""Tests that the other side's programs write the records of RECIPES.md, and that the router decides them so."""
 
 import base64
 import re
@@ -33,18 +33,18 @@ SENT_MS: Final = 1_795_000_000_000
 MINUTE_MS: Final = 60_000
 
 Written = dict[str, tuple[str, Headers]]
-"""Topic and headers of the record that a recipe makes, by case."""
+"""The topic and headers of the record that a recipe makes, by case."""
 
 
 def printed(language: str, containing: str) -> str:
-    """The one block of the document that has a line."""
+    """Return the only block of the document that has this line."""
     (found,) = [each.text for each in blocks(DOCUMENT) if each.language == language and containing in each.text]
     return found
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """What the other sides write, all run in one JVM."""
+    """Return the records of the other sides, all run in one JVM."""
     folder = tmp_path_factory.mktemp("recipes")
     recipes = {
         "constant": printed("properties", "InsertHeader"),
@@ -72,7 +72,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
-    """The delay topics of the document."""
+    """Return the delay topics of the document."""
     topics = [each.text for each in blocks(DOCUMENT) if each.language == "toml"]
     file = tmp_path_factory.mktemp("config") / "delay-router.toml"
     file.write_text('[kafka]\n"bootstrap.servers" = "localhost:9092"\n' + "".join(topics), encoding="utf-8")
@@ -108,7 +108,7 @@ def test_the_router_takes_it_as_the_recipe_says(
 
 
 def test_retry_topics_of_spring_are_read_by_an_alias(config: Config) -> None:
-    # As its BigInteger writes a number: no more bytes than it takes.
+    # Spring's BigInteger writes a number with the minimum of bytes.
     timestamp = DUE_MS.to_bytes(6, "big")
     schedule = rules_of(config, "orders-retry").decide([("retry_topic-backoff-timestamp", timestamp)], SENT_MS)
     assert isinstance(schedule, Schedule)

@@ -1,4 +1,4 @@
-"""Replay one run: ``python -m tests.simulation SEED [WRONG_ROUTER]``."""
+"""Replays one run: ``python -m tests.simulation SEED [WRONG_ROUTER]``."""
 
 import sys
 
@@ -9,7 +9,7 @@ from tests.simulation.run import Run
 
 
 def main(arguments: list[str]) -> int:
-    """Print what happened and the verdict; 1 when a guarantee was broken."""
+    """Print the events of the run and the verdict. Return 1 if a guarantee was broken."""
     routers: dict[str, type[Wrong] | None] = {"Router": None, **{each.__name__: each for each in wrong.ALL}}
     if not arguments or not arguments[0].isdecimal() or len(arguments) > 2 or not set(arguments[1:]) <= set(routers):
         sys.stderr.write(f"usage: python -m tests.simulation SEED [{'|'.join(routers)}]\n")

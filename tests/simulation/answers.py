@@ -1,15 +1,16 @@
-"""The verdict on receipts, from what producers meant and what has left; it shares no code with the index.
+"""Judges receipts by the orders of the producers and by the records that have left; it shares no code with the index.
 
-A control cancels everything of its id that lies in front of it and has not left, and says so once, with the progress
-that passes it. So the whole of a receipt is known to who knows what has left before; except that what a job has
-rejected waits in its bucket, and is no schedule meanwhile. Of a record that some rules reject, the verdict comes when
-it leaves.
+A control cancels every schedule of its id that lies in front of it and has not left. Its receipt says so once, in the
+transaction whose progress passes the control. So the records that left before determine the whole receipt, with one
+exception: a record that a job has rejected waits in its bucket and is no schedule meanwhile. A record that some rules
+reject is judged when it leaves.
 
-What a transaction has appended is pending from then on, and a control holds for it where its series begins in front of
-the control. One that only holds for a due time is evaluated before or after that, and nobody can tell.
+A record that a transaction has appended is pending from then on, and a control holds for it if the series of the record
+begins in front of the control. A control that holds for one due time only may be evaluated before or after that, and
+the checker cannot tell which.
 
-What a move has moved is pending for the controls behind it, too, if these are answered by the same transaction: then it
-has no record, and the offset of the move. Where a move says that its schedule could not be written, that stays.
+A moved schedule is also pending for the controls behind the move that the same transaction answers: it has no record
+yet, and it has the offset of the move. If a move reports that its schedule could not be written, the schedule stays.
 """
 
 import json
@@ -24,7 +25,7 @@ NO_SCHEDULE = ("cancel", "move")
 
 
 class Unwritten(NamedTuple):
-    """What a move has moved and nobody has written yet: the record that it had last, and when it is due now."""
+    """A moved schedule that nobody has written yet: the last record it had, and its due time now."""
 
     deliver_id: bytes
     due_ms: int
@@ -32,7 +33,7 @@ class Unwritten(NamedTuple):
 
 
 class Answers:
-    """Follows the committed transactions in order; ``produced`` and ``left`` are those of the checker, by offset."""
+    """Follows the committed transactions in order; ``produced`` and ``left`` are the checker's, by offset."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class Answers:
         self._spared: set[tuple[int, int]] = set()
 
     def follow(self, transaction: Transaction) -> None:
-        """Violation where a receipt is not what it has to be, or something leaves in spite of one."""
+        """Raise Violation if a receipt is wrong, or if a record leaves that a receipt has cancelled."""
         rejected = {each.offset for each in transaction.left if each.topic == REJECTED and not each.refused_at_release}
         self._never_indexed |= rejected
         moved = {control: self._produced[place] for control, place in transaction.placed.items()}
@@ -78,12 +79,12 @@ class Answers:
         self._has_appended |= set(transaction.placed.values())
 
     def unanswered(self) -> set[int]:
-        """Offsets of controls that were not rejected, and have no receipt."""
+        """Return the offsets of controls that were not rejected and have no receipt."""
         controls = {offset for offset, each in self._produced.items() if each.named and each.named.action}
         return controls - self._answered - self._never_indexed
 
     def _take_unwritten(self, answer: Answer, says: Any) -> dict[int, Unwritten]:
-        """What a receipt names that has no record: all that a control of its id has to find."""
+        """Remove and return the unwritten schedules that a receipt must name: all that its control finds."""
         named = self._produced[answer.offset].named
         assert named is not None
         wanted = {
@@ -123,7 +124,7 @@ class Answers:
             if each.named and each.named.deliver_id == named.deliver_id and each.named.action not in NO_SCHEDULE
         ]
         pending = [each for each in of_its_id if each.offset not in rejected]
-        # It was in transit, and it depends on when it was read whether the control found it.
+        # The record was in transit: it depends on the moment of the read whether the control found it.
         is_doubtful = any(each.says is not None and each.offset in rejected for each in of_its_id)
         hit = [each for each in pending if named.if_due_ms in (None, self._due_ms(each))]
         written = says["cancelled"][: len(says["cancelled"]) - len(taken)]
@@ -133,10 +134,11 @@ class Answers:
         require(cancelled.items() <= wanted.items(), f"{answer.offset} cancels {cancelled}, not {wanted}")
         missed = [each.offset for each in certain if each.offset not in cancelled]
         if "why" in says:
-            # The one that could not be written again; or it is behind what was moved, and has no record of its own.
+            # The record that could not be written again, or a record behind the moved schedule, which has no record
+            # itself.
             self._stays |= {each.offset for each in hit if each.offset not in cancelled}
             require(len(missed) <= 1, f"{answer.offset} has not cancelled {missed}, of which one could not be written")
-        # A conditional control holds for where the schedule was to be moved to.
+        # A conditional control holds for the due time that the schedule was to be moved to.
         is_spared = "why" in says or named.if_due_ms is not None
         spared = {each.offset for each in hit if is_spared and each.offset in self._stays} - cancelled.keys()
         self._spared |= {(answer.offset, _begins_at(self._produced[each])) for each in spared}
@@ -150,7 +152,7 @@ class Answers:
         found = bool(cancelled or taken)
         outcomes = {DONE[named.action]} if found else {"changed", "not-pending"}
         if named.action == "move" and cancelled and (is_doubtful or len(certain) < len(hit)):
-            # It found one that is gone from the log, or rejected, and does not name that.
+            # The control found a schedule that is gone from the log, or was rejected, and does not name it.
             outcomes.add("cancelled")
         sure = not is_doubtful and not any(_is_conditional(each, named) for each in pending)
         unwritten = {each.deliver_id for each in self._unwritten.values()}
@@ -167,7 +169,11 @@ class Answers:
         self._itself(control, says["due"], is_void=not found and named.if_due_ms is not None)
 
     def _of_what_left_meanwhile(self, control: Produced) -> set[str]:
-        """A control is evaluated when it is indexed: what it spares then may leave before its receipt does."""
+        """Return the outcomes possible because of records that left between the evaluation of a control and its
+        receipt.
+
+        A control is evaluated when it is indexed, so a record that it spares may leave before its receipt does.
+        """
         assert control.named is not None
         deliver_id = control.named.deliver_id
         left = [
@@ -176,14 +182,14 @@ class Answers:
         return {"changed" for each in left if each.named and each.named.deliver_id == deliver_id}
 
     def _is_certain(self, record: Produced, log_start: int) -> bool:
-        """Whether a control has to find it where it has not left: it was not trimmed, nor has a job rejected it."""
+        """Say whether a control must find a record that has not left: it was neither trimmed nor rejected by a job."""
         return record.offset >= log_start and not self._may_be_rejected(record)
 
     def _itself(self, control: Produced, due_ms: int | None, *, is_void: bool) -> None:
-        """What becomes of the control: what cancels is done, and so is what replaces nothing where it was to."""
+        """Follow the control itself: a cancel or move is done, and so is a replacement that replaces nothing."""
         assert control.named is not None
         if control.named.action == "move":
-            # Whether it is told as due is looked at beside what is appended.
+            # The check of appended records compares the due time that the receipt of a move tells.
             self._left[control.offset] = "its receipt"
         elif control.named.action == "cancel" or is_void:
             require(due_ms is None, f"{control.offset} is no schedule, and is told as due at {due_ms}")
@@ -192,15 +198,15 @@ class Answers:
             require(due_ms == self._due_ms(control), f"{control.offset} is told as due at {due_ms}")
 
     def _is_in_front(self, record: Produced, offset: int) -> bool:
-        """Whether a control at an offset holds for a record: it lies in front, or follows from what does."""
+        """Say whether a control at an offset holds for a record: it lies in front, or follows from one that does."""
         if record.says is None:
             return record.offset < offset
         return _begins_at(record) < offset and record.offset in self._has_appended
 
     def _moved(self, answer: Answer, says: Any, taken: Mapping[int, Unwritten], moved: Produced | None) -> None:
-        """What is moved is the same again, due as its control says, and written with the receipt that says so.
+        """Check that a moved schedule is unchanged but for its due time, which the control gives, and has one receipt.
 
-        Or a later receipt of the same transaction takes it.
+        The record is written with that receipt, unless a later receipt of the same transaction takes the schedule.
         """
         control = self._produced[answer.offset]
         assert control.named is not None
@@ -236,14 +242,14 @@ class Answers:
                 require(spared, f"{record.offset} leaves, and {offset} was to cancel it")
 
     def _due_ms(self, record: Produced) -> int:
-        """When it is due by its headers and its topic; what begins a series, as soon as it is read."""
+        """Return the due time of a record by its headers and its topic; the beginning of a series is due at once."""
         if record.series is not None and record.series.begins:
             return 0
         return -(-self._due_us(record) // 1_000)
 
 
 def _begins_at(record: Produced) -> int:
-    """Where the producer wrote what a record follows from, or what has moved it last."""
+    """Return the offset of the record that a producer wrote and this one follows from, or of the move that wrote it."""
     if record.says is None:
         return record.offset
     if record.moved_last is not None:
@@ -253,12 +259,12 @@ def _begins_at(record: Produced) -> int:
 
 
 def _own(record: Produced) -> list[tuple[str, bytes | None]]:
-    """The headers that are not the router's."""
+    """Return the headers that the router has not written."""
     return [(name, raw) for name, raw in record.headers if not name.lower().startswith(("deliver-", "delay-"))]
 
 
 def _which(record: Produced) -> tuple[int, ...]:
-    """Which occurrence of which series it is; what begins one becomes the first."""
+    """Return series and occurrence of a record; the beginning of a series counts as its first occurrence."""
     series = record.series
     return () if series is None else (series.first, series.number, series.period_ms, series.times, series.until_ms)
 

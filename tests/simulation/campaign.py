@@ -1,8 +1,7 @@
-"""Many seeds at a time: ``python -m tests.simulation.campaign [N]``.
+"""Plays many seeds at a time: ``python -m tests.simulation.campaign [N]``.
 
 Plays the right router on N seeds, on every core, and reports seeds, faults and simulated time. Without ``--first`` the
-seeds are fresh ones, so that every campaign looks where none has looked; each failure is printed with the command that
-replays it.
+seeds are random, so that every campaign tries new ones. Each failure is printed with the command that replays it.
 """
 
 import sys
@@ -18,14 +17,14 @@ import click
 from tests.simulation.run import Run
 
 AT_ONCE = 20
-"""Seeds that a process plays before it reports: enough that handing them out costs nothing."""
+"""Seeds that a process plays before it reports: enough to make the cost of the hand-over negligible."""
 
 MS_PER_HOUR = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What some seeds came to; ``broken`` has a line for each that broke a guarantee."""
+    """The result of some seeds; ``broken`` has a line for each seed that broke a guarantee."""
 
     seeds: int
     faults: int
@@ -40,7 +39,7 @@ def play(seeds: list[int]) -> Played:
         run = Run(seed)
         try:
             run.play()
-        except Exception as error:  # noqa: BLE001 - whatever it was, the seed is what matters
+        except Exception as error:  # noqa: BLE001 - any error counts, and the seed replays it
             broken.append(f"python -m tests.simulation {seed}   # {error!r}")
         faults += run.faults
         simulated_ms += run.simulated_ms

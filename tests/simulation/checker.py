@@ -1,4 +1,4 @@
-"""The verdict on a run, from what producers asked for and what the store holds; it shares no code with the index."""
+"""Judges a run by the orders of the producers and the content of the store; it shares no code with the index."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -19,11 +19,11 @@ __all__ = ["Checker", "Violation"]
 Place = tuple[int, int]
 
 _GOLDEN = 11400714819323198485
-"""2**64 by the golden ratio."""
+"""2**64 divided by the golden ratio."""
 
 
 class Numbers(NamedTuple):
-    """C, W and S as they lie in the state topic."""
+    """C, W and S in the state topic."""
 
     cursor: int
     watermark: Place
@@ -31,7 +31,7 @@ class Numbers(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """What an epoch of rules says of when records leave, beside what they say themselves."""
+    """The settings of an epoch of rules that delay a record in addition to its own headers."""
 
     delay_ms: int
     spread_ms: int
@@ -39,14 +39,14 @@ class Waits(NamedTuple):
 
     @classmethod
     def of(cls, rules: bytes) -> "Waits":
-        """Take it out of what is stored."""
+        """Read the settings from the stored rules."""
         told = json.loads(rules)
         own = {rule[0]: rule[3] for rule in told.get("target_rules", []) if rule[3:]}
         return cls(told.get("delay_ms", 0), told.get("spread_ms", 0), own)
 
 
 class Checker:
-    """Follows the committed transactions in order; looks at its arguments again whenever they have grown."""
+    """Follows the committed transactions in order; reads the lists of its arguments again whenever they have grown."""
 
     def __init__(
         self, produced: Sequence[Produced], rules_used: Sequence[Rules], committed: Sequence[Transaction]
@@ -62,7 +62,7 @@ class Checker:
         self._waits = [(0, Waits.of(rules_used[0].to_json()))]
 
     def follow(self) -> None:
-        """Violation on the first new transaction that breaks a guarantee."""
+        """Raise Violation at the first new transaction that breaks a guarantee."""
         for record in self._log[len(self._produced) :]:
             self._produced[record.offset] = record
         for transaction in self._committed[self._followed :]:
@@ -70,14 +70,14 @@ class Checker:
             self._one(transaction)
 
     def nothing_missing(self, told_lost: Collection[int] = ()) -> None:
-        """Violation when a record has not left at the end of the run, unless routers have said so, and why."""
+        """Raise Violation if a record has not left at the end of the run and no router has reported it as lost."""
         missing = sorted(self._produced.keys() - self._left.keys() - set(told_lost))
         require(not missing, f"lost: {missing}")
         unanswered = sorted(self._answers.unanswered() - set(told_lost))
         require(not unanswered, f"controls without a receipt: {unanswered}")
 
     def still_owed(self, before_offset: int) -> set[int]:
-        """Offsets below this one of records that have not left."""
+        """Return the offsets below this one of records that have not left."""
         return {offset for offset in self._produced if offset < before_offset} - self._left.keys()
 
     def _one(self, transaction: Transaction) -> None:
@@ -99,9 +99,9 @@ class Checker:
         require(in_time == sorted(in_time), f"not in order: {in_time}")
 
     def _series_go_on(self, transaction: Transaction) -> None:
-        """What leaves of a series is followed by the next one in the same transaction; nothing else is appended.
+        """Check that each occurrence that leaves is followed by the next one in the same transaction.
 
-        But for what is moved, which its receipt tells of.
+        Nothing else is appended, except moved schedules, which their receipts name.
         """
         appended = [(offset, self._produced[place]) for offset, place in transaction.placed.items()]
         unexplained = [(offset, record) for offset, record in appended if record.moved_by is None]
@@ -114,7 +114,7 @@ class Checker:
                 require(told == record.series[:2], f"{offset} released as {told}, and is {record.series}")
             wanted = _next_of(record, transaction.begun_ms - self._shift_ms(record))
             found = [each for each in unexplained if each[0] == offset]
-            # What is rejected for what it says itself ends its series.
+            # A rejection because of the record's own content ends its series.
             if wanted is None or (topic == REJECTED and not refused_at_release):
                 continue
             require(len(found) == 1, f"{offset} leaves, and is followed by {found}, not {wanted}")
@@ -142,7 +142,7 @@ class Checker:
         return not all(_acceptable(record, rules) for rules in self._rules_used)
 
     def _note_waits(self, transaction: Transaction) -> None:
-        """From which offsets on which delay and which spreads hold, as they lie in the state topic."""
+        """Note the delay and the spreads in the state topic, and the offset from which each epoch of them holds."""
         for key, value in transaction.state:
             if key == RULES_KEY and value is not None:
                 epochs = state_pb2.RuleHistory.FromString(unwrap(Kind.RULES, value)).epochs
@@ -156,7 +156,9 @@ class Checker:
         return _due_by(record, self._waits_at(record.offset).delay_ms)
 
     def _shift_ms(self, record: Produced) -> int:
-        """How long after it is due it leaves: by its offset and its target, unless it was past when it was written."""
+        """Return the time between due time and release: by offset and target, or 0 for a record that was past when
+        written.
+        """
         due_us, waits = self._due_us(record), self._waits_at(record.offset)
         if not due_us or -(-due_us // 1_000) <= record.timestamp_ms:
             return 0
@@ -186,7 +188,7 @@ class Checker:
 
 
 def _next_of(record: Produced, now_ms: int) -> tuple[int, int] | None:
-    """Number and due time of the occurrence after this one, period by period; None where it is the last."""
+    """Return number and due time of the next occurrence, found period by period, or None after the last one."""
     series = record.series
     assert series is not None
     if series.begins or series.number >= series.times:
@@ -194,7 +196,7 @@ def _next_of(record: Produced, now_ms: int) -> tuple[int, int] | None:
     due_ms = before_ms = record.due_us // 1_000
     from_ms = record.missed_from_ms if series.takes_all else max(record.missed_from_ms, now_ms)
     while due_ms == before_ms or due_ms < from_ms:
-        # A moved occurrence by cron is followed by the next minute, whenever it was due itself.
+        # A moved occurrence by cron is followed by the next minute, regardless of its own due time.
         due_ms += series.period_ms - (due_ms % MINUTE_MS if series.period_ms == MINUTE_MS else 0)
     return (series.number + 1, due_ms) if due_ms <= series.until_ms else None
 
@@ -210,7 +212,7 @@ def _is_of(written: Record, record: Produced) -> bool:
 
 
 def _acceptable(record: Produced, rules: Rules) -> bool:
-    """Whether a record is right by one set of rules, told without asking them to decide."""
+    """Say whether a record is valid by one set of rules, without a call of the shipped decision."""
     if record.named is not None and record.named.action == "cancel":
         return record.legible
     is_moving = record.named is not None and record.named.action == "move"
@@ -221,6 +223,6 @@ def _acceptable(record: Produced, rules: Rules) -> bool:
 
 
 def _due_by(record: Produced, delay_ms: int) -> int:
-    """When a record is due, in us, where those without a time are delayed so."""
+    """Return the due time of a record in us, with this delay for a record that names no time."""
     waits = delay_ms and record.legible and not record.due_us
     return (record.timestamp_ms + delay_ms) * 1_000 if waits else record.due_us

@@ -1,4 +1,4 @@
-"""What a router reads again: records by offset, and segments in a pool whose threads take their time."""
+"""Reads records by offset, and segments in a pool whose threads take their time."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -16,19 +16,19 @@ from tests.simulation.world import DELAY_TOPIC, DelayLog, Faults, Produced, Stor
 T = TypeVar("T")
 
 UNREAD_PART = 8
-"""A merge has so many fetches, about, and fails with the first of them that does."""
+"""A merge has about this many fetches and fails with the first of them that fails."""
 
 
 def record_of(produced: Produced) -> Record:
-    """A record as it is read; its value says which one it is."""
+    """Return a record as a client reads it; its value says which one it is."""
     return Record(produced.key, produced.value, produced.headers, produced.timestamp_ms)
 
 
 class Reader:
     """Reads the modelled delay and snapshots topics: the port ``Records`` in memory.
 
-    While a router owns the partition and nothing was damaged, every segment is what its manifest says: that one has to
-    be made good is a violation, though it may do no harm yet. From a zombie segments may be gone.
+    While a router owns the partition and nothing was damaged, every segment matches its manifest. So a repair of a
+    segment is a violation then, even if it does no harm yet. A zombie may find that segments are gone.
     """
 
     def __init__(self, log: DelayLog, store: Store, is_owner: Callable[[], bool]) -> None:
@@ -75,7 +75,7 @@ class Reader:
 
 
 class PageReader(Reader):
-    """Reads pages of ids, which must be there while a router owns the partition and nothing was damaged."""
+    """Reads pages of ids, which must exist while a router owns the partition and nothing was damaged."""
 
     def read(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
         read = super().read(topic, partition, offsets)
@@ -105,7 +105,7 @@ class Handed:
 
 
 class Pool:
-    """The port ``Pool`` in one thread: does what it is asked some rounds later, or fails to."""
+    """The port ``Pool`` in one thread: does the work some rounds later, or fails."""
 
     def __init__(self, reader: Reader, pages: PageReader, looker: Records, faults: Faults) -> None:
         self.seals = Turns(SEALS_AT_ONCE, SEAL_TURN_S)
@@ -115,7 +115,7 @@ class Pool:
         self._looker = looker
         self._faults = faults
         self._waiting: list[Callable[[], None]] = []
-        # Of their own, so that the rest of a run stays the same however often a merge reads.
+        # A random generator of its own, so that the rest of a run stays the same for any number of reads by a merge.
         self._luck_of_merges = Random()
         self._luck_of_merges.setstate(faults.rng.getstate())
 
@@ -135,7 +135,7 @@ class Pool:
         return self._ask(work, self._page_reader)
 
     def fetch(self, work: Callable[[Records], T]) -> Future[T]:
-        # A merge is done in one go, so what it has asked for arrives at once, or when it is waited for.
+        # A merge is done in one go, so the answer to its fetch arrives at once, or when the merge waits for it.
         is_unread = self._luck_of_merges.random() < self._faults.unread_chance / UNREAD_PART
         future: _WhenWaitedFor[T] = _WhenWaitedFor(lambda: self._do(work, self._offset_reader, future, is_unread))
         if self._luck_of_merges.random() < 0.5:
@@ -148,7 +148,7 @@ class Pool:
 
     def encode(self, work: Callable[[], T]) -> Future[T]:
         future: Future[T] = Future()
-        # Now and then only: were it always some rounds later, runs would have too few buckets to show anything.
+        # Only sometimes: if it always took some rounds, runs would have too few buckets to show anything.
         if self._faults.rng.random() < self._faults.slow_chance / 8:
             self._waiting.append(lambda: future.set_result(work()))
         else:
@@ -156,7 +156,7 @@ class Pool:
         return future
 
     def turn(self) -> None:
-        """Get some of it done."""
+        """Do some of the waiting work."""
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             if self._faults.rng.random() < self._faults.slow_chance:

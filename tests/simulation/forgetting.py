@@ -1,9 +1,9 @@
-"""Brokers that lose markers, partitions without a leader, and applications that forward what they have read.
+"""Models brokers that lose markers, partitions without a leader, and applications that forward released records.
 
-A log is modelled as far as a look can see it: the transactions that are open there, in the order in which they began,
-each with the leader epoch of its first record. A transaction of the router that stays open because its marker is lost
-must not be touched: its end would be that of the transaction that touches it. An application writes released records,
-with their headers, in transactions of its own.
+A log is modelled as far as a look can see it: its open transactions in the order in which they began, each with the
+leader epoch of its first record. A transaction of the router that stays open because its marker is lost must not be
+touched: it would end together with the transaction that touches it, and in the same way. An application writes released
+records, with their headers, in its own transactions.
 """
 
 import random
@@ -15,22 +15,22 @@ from sidecar.ports import Place
 from tests.simulation.violation import Violation
 
 SHARE = 0.35
-"""Of runs in which brokers lose markers."""
+"""The share of runs in which brokers lose markers."""
 
 LOSS_CHANCE = 0.05
 RARE_LOSS_CHANCE = 0.005
-"""Of places that every transaction writes to."""
+"""The chance of a loss for places that every transaction writes to."""
 
 FREQUENT_LOSS_CHANCE = 0.6
-"""Of places that few transactions write to."""
+"""The chance of a loss for places that few transactions write to."""
 
 OFTEN = 0.95
-"""Of events, those that happen to places without which others are still served."""
+"""The share of events that happen to places whose outage leaves the others served."""
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """An open transaction: where and under which leader it begins, and whether it, or its headers, are the router's."""
+    """An open transaction: its first offset, the leader then, and whether it, or its headers, are the router's."""
 
     offset: int
     leader_epoch: int
@@ -40,7 +40,7 @@ class Open:
 
 @dataclass
 class Log:
-    """A partition, as a look sees it."""
+    """A partition as a look sees it."""
 
     end: int = 0
     leader_epoch: int = 0
@@ -53,17 +53,17 @@ class Log:
         return Ends(self.opened[0].offset if self.opened else self.end, self.end, self.leader_epoch)
 
     def begin(self, *, is_ours: bool, names_us: bool) -> None:
-        """A transaction writes its first record, and some more."""
+        """Open a transaction that writes its first record and some more."""
         self.opened.append(Open(self.end, self.leader_epoch, is_ours, names_us))
         self.end += 3
 
     def elect(self) -> None:
-        """The partition gets another leader."""
+        """Give the partition another leader."""
         self.leader_epoch += 1
 
     @property
     def doubt(self) -> Doubt | None:
-        """The doubt of the shipped rule."""
+        """The doubt that the shipped rule finds."""
         return doubt_of(self.ends, self.opened[0].leader_epoch if self.opened else None)
 
 
@@ -79,11 +79,12 @@ class Brokers:
         self.logs: dict[Place, Log] = {}
 
     def log(self, place: Place) -> Log:
-        """The log of a place."""
         return self.logs.setdefault(place, Log())
 
     def written(self, places: Iterable[Place]) -> bool:
-        """A transaction has written to these places; whether each has a leader. Violation where ours is open."""
+        """Let a transaction write to these places and say whether each has a leader. Raise Violation if ours is open
+        there.
+        """
         touched = [self.log(place) for place in dict.fromkeys(places)]
         if any(each.is_ours for log in touched for each in log.opened):
             raise Violation("a transaction that the brokers have forgotten was ended by another one")
@@ -92,7 +93,7 @@ class Brokers:
         return all(log.is_led for log in touched)
 
     def ended(self, places: Iterable[Place]) -> bool:
-        """Markers are written to these places; whether some were lost, with the connection to a broker."""
+        """Write the markers to these places and say whether some were lost, with the connection to a broker."""
         if not self._forgets:
             return False
         lost = [place for place in dict.fromkeys(places) if self._rng.random() < self._chances.get(place, LOSS_CHANCE)]
@@ -102,7 +103,7 @@ class Brokers:
         return bool(lost)
 
     def doubts(self, places: Iterable[Place]) -> Doubts:
-        """What a look finds."""
+        """Return the doubts that a look finds."""
         return dict(self._doubts(places))
 
     def _doubts(self, places: Iterable[Place]) -> Iterator[tuple[Place, Doubt | None]]:
@@ -114,7 +115,7 @@ class Brokers:
                 yield place, doubt
 
     def doubts_again(self, doubts: Doubts) -> Doubts:
-        """What is left of these doubts."""
+        """Return these doubts without the settled ones."""
         unknown = [place for place, doubt in doubts.items() if doubt is None]
         settled = {place: self.log(place).ends.settled for place in doubts}
         left = {
@@ -125,7 +126,7 @@ class Brokers:
         return {**left, **self.doubts(unknown)}
 
     def happen(self, places: list[Place], seldom: list[Place]) -> str:
-        """Let something happen to one of these places, or seldom to another, and say what."""
+        """Let an event happen to one of these places, or seldom to another, and describe it."""
         if not self._forgets:
             return "nothing"
         for each in seldom:
@@ -151,7 +152,7 @@ class Brokers:
         return f"an operator has ended what was forgotten on {place}"
 
     def settle(self) -> None:
-        """Everything has a leader, everything is ended, and nothing more happens."""
+        """Give everything a leader, end every transaction, and let no more events happen."""
         self._forgets = False
         for log in self.logs.values():
             log.is_led = True

@@ -1,7 +1,7 @@
-"""The ports of an owned partition, to a modelled cluster: all of a router that is not real in the simulation.
+"""Connects the ports of an owned partition to a modelled cluster: the only parts of a router that are not real here.
 
-Whatever decides or orders is the code that ships: :func:`sidecar.partition.owned_partition.take_over` and
-:class:`sidecar.partition.rounds.Rounds` on these ports.
+All decisions and the order of steps come from the shipped code: :func:`sidecar.partition.owned_partition.take_over` and
+:class:`sidecar.partition.rounds.Rounds` run on these ports.
 """
 
 import os
@@ -73,74 +73,73 @@ from tests.simulation.world import (
 TOPIC_ID = "topic-id"
 METRICS = Metrics()
 KERNEL = Kernel.chosen(os.environ)
-"""As a router would run here: the simulation is played with and without."""
+"""The kernel that a router would choose here; the simulation is played with it and without it."""
 
 SMALL_RUNS = replace(packed_runs(KERNEL.codec.in_order), enough=3, chunk_bits=4)
-"""Many of them, with as few records as there are in a run of the simulation."""
+"""Several runs despite the few records that a run of the simulation has."""
 
 INDISPENSABLE = (SNAPSHOTS_PLACE, BACKFILL_PLACE, (REJECTED, 0))
-"""Of the rejected topic, which has one partition here, another one would be used."""
+"""The rejected topic has one partition here; with more, the router would use another partition."""
 
 FREE_PLACES = [(target, 0) for target in (DEFAULT_TARGET, *TARGETS)]
 PLENTY_BYTES = 1 << 40
 READS_AHEAD = 0.3
 REFUSED_BY = 2_654_435_761 >> 3
-"""Spreads those offsets whose move is refused."""
+"""Spreads the offsets whose move is refused."""
 
 NO_LONGER = "is no longer allowed"
-"""In what is said of a record that was accepted, and is refused when it is to be released."""
+"""Part of the message about a record that was accepted and is refused at its release."""
 
 
 class SimulatedTopic(DelayTopicConfig):
-    """A delay topic with buckets as small as the runs are."""
+    """A delay topic with buckets as small as the runs."""
 
     limits: SealRules
 
     @property
     def seal_rules(self) -> SealRules:
-        """As the run has dealt them."""
+        """The rules that the run has drawn."""
         return self.limits
 
 
 class SimulatedClock:
-    """What one router takes for the time; nobody's sleep takes any."""
+    """The clock of one router; a sleep takes no time."""
 
     def __init__(self, own: OwnClock) -> None:
         self._own = own
 
     def now_ms(self) -> int:
-        """What it shows."""
         return self._own.now_ms
 
     def now_ns(self) -> int:
-        """The same, no more precisely."""
+        """Return the time in ns, with a precision of ms."""
         return self._own.now_ms * 1_000_000
 
     def running_s(self) -> float:
-        """Goes on by a little with every turn."""
+        """Return a time that advances a little with every turn."""
         return self._own.running_s
 
     def sleep(self, seconds: float) -> None:
-        """Others act meanwhile, if the scheduler wants it."""
+        """Let others act meanwhile, if the scheduler wants it."""
 
 
 class HastyClock(SimulatedClock):
-    """Where evaluating a control takes long now and then, so that the next ones wait for another transaction."""
+    """Lets the evaluation of a control take long sometimes, so that the next ones wait for another transaction."""
 
     def __init__(self, own: OwnClock) -> None:
         super().__init__(own)
-        # Of its own, so that the rest of a run stays as it is.
+        # A random generator of its own, so that the rest of the run is unchanged.
         self._luck = Random(own.running_s)
         self._passed_s = 0.0
 
     def running_s(self) -> float:
-        """Goes on by as much as a control may take at all, one time in four."""
+        """Return a time that advances, in one of four calls, by the longest time that controls may take."""
         self._passed_s += CONTROLS_FOR_S * (self._luck.random() < 0.25)
         return super().running_s() + self._passed_s
 
 
 class SimulatedBudget(PayloadBudget):
-    """Memory that is used up now and then, or nearly so, whoever uses it."""
+    """Memory that is used up, or nearly so, at random."""
 
     def __init__(self, faults: Faults) -> None:
         super().__init__(PLENTY_BYTES)
@@ -152,23 +151,23 @@ class SimulatedBudget(PayloadBudget):
 
     @property
     def is_full(self) -> bool:
-        """Not whenever there is little room, so that records come in that do not fit."""
+        """Says whether no room is left; with a little room, records still come in that do not fit."""
         return self.room_bytes <= 0
 
 
 class SimulatedDirectory:
-    """All targets are there."""
+    """A directory in which every target exists."""
 
     def resolve(self, names: Any, known_for_s: float = KNOWN_FOR_S) -> dict[str, Target]:
-        """Of one partition each."""
+        """Return targets of one partition each."""
         return {name: Target(1, None, known_for_s) for name in names}
 
     def forget(self) -> None:
-        """Nothing is remembered."""
+        """Do nothing: there is no cache."""
 
 
 class Host:
-    """Of one ownership by one router; ``reads`` is how many records a fetch has at most."""
+    """The ports of one ownership by one router."""
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
@@ -187,7 +186,7 @@ class Host:
         self.rates = RateLimits(self.context.clock.running_s, nullcontext())
         self.budget = SimulatedBudget(around.faults)
         self.reader = Reader(around.log, around.store, self.is_owner)
-        # Who only looks at a record or two does not make a segment good.
+        # A reader that only looks at a record or two does not repair a segment.
         looker = Reader(around.log, around.store, lambda: False)
         pages = PageReader(around.log, around.store, self.is_owner)
         self.pool = Pool(self.reader, pages, looker, around.faults)
@@ -195,34 +194,32 @@ class Host:
         self.staged = SimulatedStaged(around)
 
     def is_owner(self) -> bool:
-        """Whether nobody has taken the partition over since."""
+        """Say whether the partition still belongs to this router."""
         return self.epoch == self._around.store.epoch
 
     def fence(self) -> None:
-        """Become the only one whose transactions are committed."""
+        """Fence the other owners, so that only this router's transactions are committed."""
         self.epoch = self._around.store.fence()
         self._around.faults.point("fence")
 
     def look_again(self, doubts: Doubts) -> "Future[Doubts]":
-        """Ask the modelled brokers."""
         answer: Future[Doubts] = Future()
         answer.set_result(self._around.store.brokers.doubts_again(doubts))
         return answer
 
     def new_series_key(self) -> bytes:
-        """Another one for each owner, and nobody's guess."""
+        """Return a key that differs for each owner."""
         return b"key %d" % self.epoch
 
     def standing(self) -> "SimulatedStanding":
-        """As the store has it now."""
         return SimulatedStanding(self._around)
 
     def transactions(self, _: Origin) -> "SimulatedTransactions":
-        """As the owner that this router believes to be."""
+        """Return transactions of the owner that this router believes to be."""
         return SimulatedTransactions(self._around, self)
 
     def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: Places) -> Intake:
-        """Of the modelled log, in the thread of the worker."""
+        """Return an intake of the modelled log, in the thread of the worker."""
         deciding = Deciding(
             history,
             self.budget,
@@ -235,11 +232,11 @@ class Host:
         return Intake(ahead, ledger, self.budget, places, HastyClock(self._around.clock))
 
     def read_again(self, offsets: Sequence[int]) -> dict[int, Record | None]:
-        """Those that retention has left."""
+        """Return the records that retention has left."""
         return self.reader.read(DELAY_TOPIC, 0, offsets)
 
     def upkeep(self, ledger: PartitionLedger, gate: Gate) -> Upkeep:
-        """Trims the modelled topics."""
+        """Return an upkeep that trims the modelled topics."""
         around = self._around
         key = ledger.committed.series_key
         trimming = Trimming(self.context, self._remove, lambda: _kept(around), key)
@@ -247,7 +244,7 @@ class Host:
         return Upkeep(self.context, ledger, trimming, self.pool, around.retention[0], gate, hidden)
 
     def _remove(self, topic: str, offset: int) -> "Future[None]":
-        """Remove what lies below; done at once."""
+        """Remove the records below an offset, at once."""
         around = self._around
         if topic == DELAY_TOPIC:
             around.log.start = max(around.log.start, offset)
@@ -261,59 +258,58 @@ class Host:
 
 
 class SimulatedStanding:
-    """What a take-over reads."""
+    """The state that a take-over reads."""
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
 
     def delay_topic_id(self) -> str:
-        """It is never created again."""
+        """Return a constant: the topic is never created again."""
         return TOPIC_ID
 
     def log_range(self) -> tuple[int, int]:
-        """Of the delay topic."""
+        """Return the range of the delay topic."""
         return self._around.log.start, self._around.log.end
 
     def uncommitted_end(self) -> int:
-        """Producers have no transactions."""
+        """Return the log end: producers have no transactions."""
         return self._around.log.end
 
     def snapshots_range(self) -> tuple[int, int]:
-        """Up to what was written last."""
         return 0, self._around.store.snapshots_end
 
     def state_starts_at(self) -> int:
-        """Nothing was removed from it."""
+        """Return 0: no record was removed from the state."""
         return 0
 
     def stored(self) -> StoredState | None:
-        """What the last owner has left behind; NotYetError where the end of the state is hidden."""
+        """Return the state that the last owner has left. Raise NotYetError if the end of the state is hidden."""
         if self._around.store.brokers.log(STATE_PLACE).ends.is_open:
             raise NotYetError("the state is not settled")
         return fold_state(self._around.store.state)
 
     def state_keys(self) -> list[bytes]:
-        """Those with a value."""
+        """Return the keys that have a value."""
         return [key for key, value in dict(self._around.store.state).items() if value is not None]
 
     def staged(self) -> list[Stored]:
-        """What jobs have left behind."""
+        """Return the records that jobs have staged."""
         return _staged(self._around)
 
     def series_key(self) -> bytes:
-        """Never asked for: nobody rebuilds a state."""
+        """Fail: no run rebuilds a state."""
         raise AssertionError("no state is lost as a whole")
 
     def series(self, key: bytes) -> SeriesInLog:
-        """Never asked for, either."""
+        """Fail: no run rebuilds a state."""
         raise AssertionError(f"no state is lost as a whole, and somebody has {key!r}")
 
     def group_offset(self) -> int:
-        """Nobody has committed one."""
+        """Return -1: no group has committed an offset."""
         return -1
 
     def doubts(self, _: StoredState) -> Doubts:
-        """By the shipped rule; NotYetError where the router cannot do without a place."""
+        """Return the doubts by the shipped rule. Raise NotYetError if the router cannot do without a place in doubt."""
         brokers = self._around.store.brokers
         if missed := brokers.doubts(INDISPENSABLE):
             raise NotYetError(f"in doubt: {[*missed]}")
@@ -321,34 +317,33 @@ class SimulatedStanding:
 
 
 class SimulatedStaged:
-    """What an owner has seen of the backfill topic; it may be a while behind."""
+    """An owner's view of the backfill topic, which may be out of date."""
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._watch = Watch(around.store, around.faults.rng)
 
     def may_hold(self) -> bool:
-        """Asked at the take-over."""
+        """Say, at the take-over, whether a job has staged records."""
         return bool(self._around.store.backfill)
 
     def has_looked(self) -> bool:
-        """Some rounds later."""
+        """Say at random whether the owner has looked, so that it takes some rounds."""
         return self._around.faults.rng.random() < 0.5
 
     def waiting(self) -> Mapping[bytes, Waiting]:
-        """What is seen now."""
         return self._watch()
 
     def hold_off(self) -> None:
-        """Nobody waits."""
+        """Do nothing: nobody waits."""
 
     def not_before_s(self) -> float:
-        """Nobody has to wait."""
+        """Return 0: nobody has to wait."""
         return 0.0
 
 
 class SimulatedAhead:
-    """Fetches of the modelled log, some of them decided before they are asked for."""
+    """Fetches of the modelled log, some of them decided before the intake takes them."""
 
     def __init__(self, around: Surroundings, host: Host, deciding: Deciding, from_offset: int) -> None:
         self._around = around
@@ -359,23 +354,22 @@ class SimulatedAhead:
 
     @property
     def taken_bytes(self) -> int:
-        """Of what is ahead, too."""
+        """The bytes of all decided records, including the fetches not taken yet."""
         return self._deciding.taken_bytes
 
     @property
     def log_end(self) -> int:
-        """Known at once."""
         return self._around.log.end
 
     def next(self, _: float) -> Decided | None:
-        """One fetch; OutOfRangeError when retention has overtaken it."""
+        """Return one fetch, or None at the end. Raise OutOfRangeError if retention has overtaken it."""
         self._around.faults.point("index")
         if not self._ahead or self._around.faults.rng.random() < READS_AHEAD:
             self._read()
         return self._ahead.popleft() if self._ahead else None
 
     def close(self) -> None:
-        """What is ahead is forgotten."""
+        """Do nothing: the fetches ahead are forgotten with this object."""
 
     def _read(self) -> None:
         log = self._around.log
@@ -392,7 +386,7 @@ class SimulatedAhead:
 
 
 class SimulatedTransactions:
-    """Commits to the modelled store."""
+    """Commits transactions to the modelled store."""
 
     def __init__(self, around: Surroundings, host: Host) -> None:
         self._around = around
@@ -400,7 +394,7 @@ class SimulatedTransactions:
         self._refused: set[int] = set()
 
     def commit(self, transaction: Transaction) -> Result:
-        """With an outcome as luck has it."""
+        """Commit with a random outcome."""
         around = self._around
         around.faults.point("plan")
         self._refused = {each.offset for each in transaction.appended if self._is_refused(each.offset)}
@@ -451,7 +445,7 @@ class SimulatedTransactions:
             raise world.RecordRefusedError
 
     def _is_refused(self, offset: int) -> bool:
-        """Whether the delay topic refuses what follows from an offset: now and then what a move is to write."""
+        """Say whether the delay topic refuses the record that follows from an offset; it refuses some moves."""
         produced = next(each for each in self._around.log.records if each.offset == offset)
         is_move = produced.named is not None and produced.named.action == "move"
         return self._around.refuses_moves and is_move and offset * REFUSED_BY % 8 == 0
@@ -461,11 +455,13 @@ class SimulatedTransactions:
             raise ConnectionLostError("in the simulation", 0.0)
 
     def has_lost_connection(self) -> bool:
-        """Whether the end of the last transaction may still be on its way: then no other is begun."""
+        """Say whether the end of the last transaction may still be on its way, so that no other one may begin."""
         return self._around.store.has_lost_connection(self._host.epoch)
 
     def apply(self, written: world.Transaction) -> list[int]:
-        """As the owner that this router believes to be; offsets of what was written to the snapshots topic."""
+        """Commit as the owner that this router believes to be. Return the offsets of the records in the snapshots
+        topic.
+        """
         return self._around.store.commit(self._host.epoch, written)
 
 
@@ -509,7 +505,10 @@ class _End:
 
 
 def _left(transaction: Transaction, log: DelayLog) -> list[Left]:
-    """What becomes visible, in the order it is written; by what a record says of itself, so that another is noticed."""
+    """Return the records that become visible, in the order of the writes.
+
+    The content of each record identifies it, so that a wrong record in its place is noticed.
+    """
     released = [
         Left(_named(record, log), target, record)
         for _, _, (schedule, _, record) in transaction.released
@@ -525,9 +524,9 @@ def _named(record: Record | None, log: DelayLog) -> int:
     assert record is not None
     series = [header for header in record.headers if header[0] == SERIES]
     if series:
-        # Its value is that of the first one.
+        # The value of an occurrence is the value of the first one.
         return next(each.offset for each in reversed(log.records) if series[0] in each.headers)
-    # And that of what was moved is that of what it was moved from.
+    # The value of a moved schedule is the value of its source.
     moved = (each for each in reversed(log.records) if each.moved_by is not None)
     same = (each.offset for each in moved if each.value == record.value and list(each.headers) == list(record.headers))
     found = next(same, None)
@@ -535,7 +534,7 @@ def _named(record: Record | None, log: DelayLog) -> int:
 
 
 def _shared_out(transaction: Transaction, offsets: Sequence[int]) -> list[list[int]]:
-    """Of each request the offsets of its segments."""
+    """Return the offsets of the segments of each request."""
     shared: list[list[int]] = []
     at = 0
     for request in transaction.requests:
@@ -545,7 +544,7 @@ def _shared_out(transaction: Transaction, offsets: Sequence[int]) -> list[list[i
 
 
 def _kind_of(transaction: Transaction) -> str:
-    """What a transaction does beside releasing."""
+    """Name the work of a transaction beside the release of records."""
     kinds = [
         kind
         for request in transaction.requests
@@ -572,7 +571,7 @@ def _staged(around: Surroundings) -> list[Stored]:
 
 
 def _kept(around: Surroundings) -> "Future[Kept]":
-    """What jobs need, as it is when the trim is asked for."""
+    """Return the records that jobs need at the moment of the request."""
     kept: Future[Kept] = Future()
     kept.set_result(kept_by_backfills(_staged(around), around.clock.now_ms))
     return kept

@@ -1,4 +1,4 @@
-"""Jobs that build buckets from the log and stage them, in steps with anything in between; and what an owner sees."""
+"""Runs jobs that build buckets from the log and stage them, step by step, and shows an owner their results."""
 
 import random
 from collections.abc import Iterator, Mapping
@@ -40,7 +40,7 @@ _attempts = count()
 
 
 class Job:
-    """Builds one bucket for [a, b), by the cursor and the rules that it knows; ``steps`` yields what it has done."""
+    """Builds one bucket for [a, b), by the cursor and the rules that it knows; ``steps`` yields a note on each step."""
 
     def __init__(
         self,
@@ -64,13 +64,13 @@ class Job:
             if self._from <= each.offset < self._to
             and any(rules.controls.makes_control(name) for name, _ in each.headers)
         ]
-        # What those cancel, only the owner knows.
+        # Only the owner knows which schedules the controls cancel.
         self._to = min([self._to, *controls])
         self._name = rng.choice(["nightly", f"job{rng.getrandbits(40)}"])
         self._run = f"{next(_attempts)}.{self._name}"
 
     def steps(self) -> Iterator[str]:
-        """Intent, then segments, then the staged bucket in the place of the intent."""
+        """Write an intent, then segments, then the staged bucket in place of the intent."""
         if self._from >= self._to:
             return
         span = f"[{self._from}, {self._to})"
@@ -78,9 +78,9 @@ class Job:
         self._store.stage(intent_key(self._run), encode_intent(intent))
         yield f"job {self._name} intends {span}"
         entries = self._entries()
-        # Dealt apart, so that all else is as it would be without.
+        # A random generator of its own, so that the rest of the run stays the same.
         writes_ids = random.Random(f"{span}, ids").random() < WRITES_IDS
-        # As the jobs that ship do: a page does not tell when that was asked for which is spread.
+        # The shipped jobs do the same: a page does not tell the due time for which a spread schedule asked.
         id_pages = self._write_ids() if writes_ids and not self._rules.spreads else None
         writer = SegmentWriter(0, self._from, self._to)
         for number, run in enumerate(cut([entries], _limits(self._rng), lambda _: 10)):
@@ -100,7 +100,7 @@ class Job:
         yield f"job {self._name} has staged {span}"
 
     def _write_ids(self) -> tuple[IdPageRef, ...] | None:
-        """In front of the segments, where those do not keep them from being trimmed."""
+        """Write pages of ids in front of the segments, where the segments do not protect them from a trim."""
         ids: dict[bytes, list[Position]] = {}
         for due_ms, offset, record in self._entries():
             decision = None if record is None else self._rules.decide(record.headers, record.timestamp_ms)
@@ -124,7 +124,7 @@ class Job:
 
 
 class Watch:
-    """What an owner has seen of the backfill topic; it may be a while behind."""
+    """An owner's view of the backfill topic, which may be out of date."""
 
     def __init__(self, store: Store, rng: random.Random) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""The routers of a group: who owns the partition, who has heard of it, and who believes otherwise."""
+"""Models the routers of a group: the owner, the routers that have heard of it, and the others."""
 
 import random
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ HEARS_AT_ONCE = 0.6
 
 @dataclass(eq=False)
 class Member:
-    """A router process: what it has been told by the group, its configuration, and its worker once that serves.
+    """A router process: the last decision it heard from the group, its configuration, and its worker while that serves.
 
-    ``may_fence``: a worker that has just been started takes over without asking; after that the group is asked first.
+    ``may_fence``: a worker that has just been started takes over without asking; after that it asks the group first.
     """
 
     number: int
@@ -26,15 +26,15 @@ class Member:
     serving: Serving | None = None
 
     def use(self, rules: Rules) -> None:
-        """Follow these rules from here on, also while it serves."""
+        """Follow these rules from now on, also while the worker serves."""
         self.around.rules = rules
 
     def end(self) -> None:
-        """Throw away what it knows of the partition."""
+        """Discard all knowledge of the partition."""
         self.serving = None
 
     def hear(self, *, assigned: bool) -> None:
-        """Be told by the group what it has decided; a worker is started, or ended."""
+        """Take in a decision of the group: start or end the worker."""
         if assigned and not self.is_told:
             self.may_fence = True
         if not assigned:
@@ -43,7 +43,7 @@ class Member:
 
 
 class Group:
-    """The coordinator. What it tells its members arrives late, and what it answers may be of before the last change."""
+    """The coordinator. Its decisions reach the members late, and an answer may predate the last change."""
 
     def __init__(self, rng: random.Random, faults: Faults, members: Sequence[Member]) -> None:
         self._rng = rng
@@ -54,27 +54,27 @@ class Group:
 
     @property
     def is_heard(self) -> bool:
-        """Whether everybody knows who the owner is."""
+        """Say whether every member knows the owner."""
         return all(member.is_told is (member is self.owner) for member in self.members)
 
     def give_to(self, member: Member) -> None:
-        """Decide anew; perhaps each of the two concerned hears of it at once."""
+        """Give the partition to a member; each of the two members concerned may hear of it at once."""
         self._before, self.owner = self.owner, member
         for each in (self._before, member):
             if self._rng.random() < HEARS_AT_ONCE:
                 self.tell(each)
 
     def tell(self, member: Member) -> None:
-        """Let a member hear what was decided."""
+        """Tell a member the last decision."""
         member.hear(assigned=member is self.owner)
 
     def tell_someone(self) -> None:
-        """Let one of those hear it who have not yet."""
+        """Tell one member that has not heard the last decision."""
         unaware = [member for member in self.members if member.is_told is not (member is self.owner)]
         if unaware:
             self.tell(self._rng.choice(unaware))
 
     def answers(self, member: Member) -> bool:
-        """Whether the partition is still this member's, as the group says, or said when the answer was on its way."""
+        """Say whether the partition belongs to this member, according to an answer that may predate the last change."""
         is_stale = self._rng.random() < self._faults.stale_chance
         return member is (self._before if is_stale else self.owner)

@@ -1,7 +1,7 @@
-"""The table of wrong routers, as ``make mutants`` prints it and CONTRIBUTING.md keeps it.
+"""Plays the wrong routers and prints the table of them that CONTRIBUTING.md keeps.
 
-``python -m tests.simulation.mutants`` plays each until a seed breaks it and prints the table; ``--write`` also puts it
-into CONTRIBUTING.md. Seeds are 0, 1, 2 ..., so that the same code gives the same table.
+``python -m tests.simulation.mutants`` (also ``make mutants``) plays each until a seed breaks it and prints the table;
+``--write`` also puts it into CONTRIBUTING.md. The seeds are 0, 1, 2 ..., so the same code gives the same table.
 """
 
 import sys
@@ -22,12 +22,12 @@ from tests.simulation.run import Run
 CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 HEADING = "| wrong router | what is wrong | found within seeds |\n|---|---|---|\n"
 MOST_SEEDS = 400
-"""The rarest of the wrong routers fails in 2 of 100 runs, so it escapes this many once in 3,000 times."""
+"""The rarest wrong router fails in 2 of 100 runs, so it escapes this many seeds once in 3,000 times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caught:
-    """A wrong router: how many seeds it took to break it and what it broke, or None."""
+    """A wrong router: the number of seeds until one broke it and the broken guarantee, or None if no seed broke it."""
 
     name: str
     what: str
@@ -36,12 +36,12 @@ class Caught:
 
 
 def what_is_wrong(router: type[Wrong]) -> str:
-    """The first line of its docstring, without the period."""
+    """Return the first line of the router's docstring, without the period."""
     return (router.__doc__ or "").strip().splitlines()[0].rstrip(".")
 
 
 def most_telling(router: type[Wrong]) -> Iterator[int]:
-    """Seeds to play: first the one that broke this wrong router when the table was written, then 0, 1, 2 ..."""
+    """Yield the seeds to play: first the one that broke this router according to the kept table, then 0, 1, 2 ..."""
     found_within = {name: seeds for name, _, seeds in kept(CONTRIBUTING.read_text("utf-8"))}
     last = found_within.get(router.__name__, 0) - 1
     yield from [last] if last >= 0 else []
@@ -60,12 +60,12 @@ def catch(router: type[Wrong], seeds: Iterable[int]) -> Caught:
 
 
 def rows(found: Sequence[Caught]) -> str:
-    """The rows of the table in Markdown, in the order of the code."""
+    """Return the rows of the table in Markdown, in the order of the code."""
     return "".join(f"| `{each.name}` | {each.what} | {each.seeds} |\n" for each in found)
 
 
 def kept(text: str) -> Iterator[tuple[str, str, int]]:
-    """Name, what is wrong and number of seeds, of each row that CONTRIBUTING.md has."""
+    """Yield the name, the mistake and the number of seeds of each row in CONTRIBUTING.md."""
     for line in text.partition(HEADING)[2].splitlines():
         if not line.startswith("|"):
             return
@@ -74,7 +74,7 @@ def kept(text: str) -> Iterator[tuple[str, str, int]]:
 
 
 def with_rows(text: str, new_rows: str) -> str:
-    """The text with these rows in the place of the former ones; ValueError when it has no such table."""
+    """Return the text with its rows replaced by these. Raise ValueError if the text has no such table."""
     before, heading, after = text.partition(HEADING)
     if not heading:
         raise ValueError(f"{CONTRIBUTING.name} has no table that begins with {HEADING.splitlines()[0]}")

@@ -1,4 +1,4 @@
-"""What an owner holds for pending, compared with what producers have sent and nobody has been given yet."""
+"""Compares the pending entries of an owner with the records that producers have sent and that have not left yet."""
 
 from collections import Counter
 
@@ -7,10 +7,10 @@ from tests.simulation.serving import Serving
 
 
 def compare(serving: Serving, owed: set[int], told_lost: set[int]) -> None:
-    """Violation when a record that has left is pending, one is pending twice, or one that is owed is nowhere.
+    """Raise Violation if a record that has left is pending, one is pending twice, or one that is owed is nowhere.
 
-    ``owed`` are the offsets of all records below the next one to index that have not left. What segments hold is known
-    by their ranges; those of them that are in memory are looked at one by one.
+    ``owed`` are the offsets of all records below the next one to index that have not left. The records in segments are
+    known by the ranges of their buckets; the entries in memory are looked at one by one.
     """
     ledger = serving.owned.ledger
     in_memory = Counter(
@@ -25,7 +25,7 @@ def compare(serving: Serving, owed: set[int], told_lost: set[int]) -> None:
     )
     in_memory.update(offset for lane in serving.owned.gate.waiting() for _, offset, _ in lane)
     for offset in [each for each in in_memory if each in ledger.named.mask]:
-        # What a bucket holds stays until W comes to it.
+        # An entry in a bucket stays until W reaches it.
         del in_memory[offset]
     if left := sorted(in_memory.keys() - owed):
         raise Violation(f"pending, and have left: {left}")
@@ -37,7 +37,7 @@ def compare(serving: Serving, owed: set[int], told_lost: set[int]) -> None:
         if bucket.stored
     ]
     receipts = ledger.named._receipts
-    # It was in transit, and new rules reject what its receipt will say is cancelled.
+    # These were in transit, and new rules reject them although the receipt will name them as cancelled.
     unread = {place.offset for each in receipts for place in each.cancelled if place.offset > each.offset}
     nowhere = [
         offset

@@ -1,4 +1,4 @@
-"""What a wrong router is: names of the shipped code, each replaced by an override with one thing wrong."""
+"""Wrong routers: names of the shipped code, each replaced by an override with one mistake."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -9,11 +9,13 @@ from sidecar import failpoints
 from tests.simulation.world import Faults
 
 OWNED = "sidecar.partition.owned_partition."
-"""Where an owned partition is put together."""
+"""The module that puts an owned partition together."""
 
 
 class Wrong:
-    """A mistake that looks reasonable while it is made; caught from outside, not by assertions of what it overrides."""
+    """A mistake that looks reasonable to its author. The checker must find it from outside, without help from
+    assertions.
+    """
 
     replaces: ClassVar[Mapping[str, object]]
     limits: ClassVar[Mapping[str, Any]] = {}
@@ -21,12 +23,12 @@ class Wrong:
 
 RARE_PLACES = ("adopt.", "merge.", "seal.")
 TIMES = {"merge.after_manifest": 6}
-"""Few merges of a run come to their end, so that each has to be worth it."""
+"""Few merges of a run are completed, so each completed merge tries its failpoint several times."""
 
 
 @contextmanager
 def playing(faults: Faults, wrong: type[Wrong] | None) -> Iterator[None]:
-    """Let the router die at each of its failpoints, and be wrong where a run wants it."""
+    """Let the router die at each of its failpoints, and replace the names of ``wrong`` if one is given."""
 
     def passing(name: str) -> None:
         for _ in range(TIMES.get(name, 1)):

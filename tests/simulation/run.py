@@ -1,4 +1,4 @@
-"""One run: the scheduler that picks what happens next, from one seed."""
+"""Plays one run: the scheduler picks the next event, from one seed."""
 
 import random
 from collections.abc import Iterator, MutableMapping, MutableSequence
@@ -87,36 +87,36 @@ _ACTIONS = {
     "retention": 0,
 }
 RECURS_SHARE = 0.4
-"""Of runs in which schedules recur."""
+"""The share of runs in which schedules recur."""
 
 AWAY_SHARE = 0.3
-"""Of these, in which no router was there while series by cron were sent."""
+"""The share of those runs in which no router was there while series by cron were sent."""
 
 NAMES_SHARE = 0.6
-"""Of runs in which some are cancelled and replaced, recurring ones too."""
+"""The share of runs in which schedules, recurring ones too, are cancelled and replaced."""
 CHAIN_SHARE = 0.5
-"""Of those in which some are cancelled: moves come one right behind the other, and some cannot be written."""
+"""The share of those runs in which moves follow directly on each other, and some cannot be written."""
 
 DELAY_SHARE = 0.25
-"""Of those in which nothing is cancelled: records without a time have a delay, by some of the rules."""
+"""The share of runs in which some rules give records without a time a delay."""
 
 SPREAD_SHARE = 0.15
-"""Of runs in which bursts are spread, by some of the rules."""
+"""The share of runs in which some rules spread bursts."""
 
 BROKERS_WEIGHT = 6
-"""How often something happens to the brokers, in runs in which they lose markers."""
+"""The weight of events at the brokers, in runs in which brokers lose markers."""
 
 SHORTEN_SHARE = 0.3
 SHORTEN_WEIGHT = 1
-"""Share of the runs in which the retention of the delay topic changes, and how often."""
+"""The share of runs in which the retention of the delay topic changes, and the weight of a change."""
 
 LOSE_SHARE = 0.15
 LOSE_WEIGHT = 2
-"""Of runs in which the state topic may lose its beginning, and how often."""
+"""The share of runs in which the state topic may lose its beginning, and the weight of a loss."""
 
 
 class Run:
-    """State of one run; ``trace`` tells what happened, beginning with the number of the router that did it."""
+    """The state of one run; ``trace`` lists the events, each with the number of the router that caused it."""
 
     logged: set[str]
 
@@ -125,12 +125,12 @@ class Run:
         self._wrong = wrong
         faults = Faults(self._rng)
         trims = self._rng.random() < 0.5
-        # What was trimmed or has expired cannot be made good, so a run has one of the three.
+        # A trimmed or expired record cannot be repaired, so a run has one of the three.
         self._damages = not trims and self._rng.random() < 0.5
         self._expires = not trims and not self._damages and self._rng.random() < 0.7
         seal_rules, max_buckets = _some_seal_rules(self._rng), self._rng.choice([1, 1, 1, 2])
         self._clock = Clock()
-        # Dealt apart, so that all else is as it would be without.
+        # A random generator for each feature, so that the rest of the run stays the same without it.
         self._recurring = random.Random(f"{seed}, recurs")
         self._recurs = self._recurring.random() < RECURS_SHARE
         away = random.Random(f"{seed}, is away")
@@ -139,12 +139,12 @@ class Run:
         self._names = self._named.random() < NAMES_SHARE
         self._delaying = random.Random(f"{seed}, delays")
         self._delays_ms = [0, 20, 100] if self._delaying.random() < DELAY_SHARE else [0]
-        # Where it would have more pages, it is not written which ids a bucket has: as in those of 0.1.0.
+        # A bucket that would have more pages is written without its ids, as in the buckets of version 0.1.0.
         limits = replace(SMALL, max_pages=random.Random(f"{seed}, pages").choice([-1, 2, 100, 100]))
         self._spreading = random.Random(f"{seed}, spreads")
         self._spreads_ms = [0, 15, 60] if self._spreading.random() < SPREAD_SHARE else [0]
         self._rules_used = [self._some_rules()]
-        # Dealt apart, so that all else is as it would be without.
+        # A random generator of its own, so that the rest of the run stays the same without it.
         forgetting = random.Random(f"{seed}, forgets")
         forgets = forgetting.random() < SHARE
         brokers = Brokers(forgetting, forget=forgets, often=[DELAY_PLACE], seldom=[STATE_PLACE])
@@ -160,7 +160,7 @@ class Run:
             self._rules_used[0],
             limits if wrong is None else replace(limits, **wrong.limits),
         )
-        # Dealt apart, too.
+        # A random generator of its own, too.
         self._chaining = random.Random(f"{seed}, chains")
         self._around.refuses_moves = self._names and self._chaining.random() < CHAIN_SHARE
         self._around.store.begin(first_state(self._rules_used[0]))
@@ -172,13 +172,13 @@ class Run:
         self._group = Group(self._rng, faults, members)
         self._acting: list[Member] = []
         faults.meanwhile = self._meanwhile
-        # Where reading is slow, a job can overtake it.
+        # If reads are slow, a job can overtake them.
         self._reads = self._rng.choice([[1, 3, 30], [1, 3]])
-        # In the others everything else happens more often.
+        # In the other runs everything else happens more often.
         rare = [(["job"], 0.35), (["gate", "pause"], 0.35)]
         without = [name for names, share in rare if self._rng.random() < share for name in names]
         self._actions = {**_ACTIONS, **dict.fromkeys(without, 0)}
-        # Dealt apart, so that all else is as it would be without.
+        # Random generators of their own, so that the rest of the run stays the same without them.
         if random.Random(f"{seed}, loses").random() < LOSE_SHARE:
             self._actions["lose"] = LOSE_WEIGHT
         if forgets:
@@ -195,21 +195,21 @@ class Run:
 
     @property
     def faults(self) -> int:
-        """How many faults there were; clocks that move and topics that are compacted are not counted."""
+        """The number of faults; movements of clocks and compactions of topics do not count."""
         return sum(event.rpartition("| ")[2].startswith(_FAULTS) for event in self.trace)
 
     @property
     def simulated_ms(self) -> int:
-        """How far the clock has gone on."""
+        """The time that the clock has advanced."""
         return self._clock.now_ms - START_MS
 
     @property
     def _serving(self) -> Serving | None:
-        """The ownership of the member to which the group has given the partition, if it has got that far."""
+        """The ownership of the group's owner, or None if that member has not taken over yet."""
         return self._group.owner.serving
 
     def play(self) -> None:
-        """Violation when a guarantee was broken."""
+        """Play the run. Raise Violation if a guarantee was broken."""
         with playing(self._around.faults, self._wrong), capture_logs() as logged:
             self._lines = logged
             try:
@@ -249,7 +249,7 @@ class Run:
         }[action]()
 
     def _round(self) -> None:
-        """Let one of those act that believe to be the owner."""
+        """Let one of the members act that believe to be the owner."""
         believers = [member for member in self._group.members if member.is_told and member not in self._acting]
         if believers:
             others_too = self._rng.random() < OTHERS_CHANCE or self._group.owner not in believers
@@ -296,25 +296,27 @@ class Run:
             self._note("a segment was damaged")
 
     def _lose_beginning(self) -> None:
-        """Somebody removes records of the state topic; who takes over then must notice, unless nothing was lost."""
+        """Remove records of the state topic. The next owner must notice, unless nothing was lost."""
         if self._around.store.lose_beginning():
             self._note("the state has lost its beginning")
 
     def _let_brokers_be(self) -> None:
         places = [*FREE_PLACES, DELAY_PLACE, RECEIPTS_PLACE]
-        # While a place is in doubt that nothing can be released without, nothing else can go wrong.
+        # A place that every release needs must not be in doubt: nothing else could go wrong meanwhile.
         indispensable = [*INDISPENSABLE, STATE_PLACE]
         self._note(self._around.store.brokers.happen(places, indispensable))
 
     def _expire(self) -> None:
-        """Retention removes the head of the log, whatever is still needed of it."""
+        """Let retention remove the head of the log, even records that are still needed."""
         log = self._around.log
         if self._expires and self._around.store.state:
             log.start = min(log.end, log.start + self._rng.randint(1, 12))
             self._note(f"expired up to {log.start}")
 
     def _change_rules(self) -> None:
-        """A router sees them while it serves, or is started anew, or sees them only when it is started next."""
+        """Make new rules. Each router sees them while it serves, is restarted with them, or sees them at its next
+        start.
+        """
         self._make_new_rules()
         for member in self._group.members:
             luck = self._rng.random()
@@ -339,20 +341,20 @@ class Run:
         )
 
     def _pause_or_resume(self) -> None:
-        """A pause lasts until it is taken back, or ends by itself, to each router at its own time of day."""
+        """Pause the topic or end the pause. A pause also ends by itself, for each router at its own time of day."""
         lasts_ms = self._rng.choice([LONGEST_PAUSE_MS, self._rng.randint(1, LONGEST_DELAY_MS)])
         self._around.paused[:] = [] if self._around.paused else [self._clock.now_ms + lasts_ms]
         self._note(f"paused until: {self._around.paused}")
 
     def _change_retention(self) -> None:
-        """Set a retention under which pointers are safe, or one under which they are not; the owner hears of it."""
+        """Set a retention under which pointers are safe, or one under which they are not, and tell the owner."""
         self._around.retention[:] = [self._rng.choice([Retention(FOREVER_MS), Retention(1)])]
         if self._serving is not None:
             self._serving.owned.use_retention(self._around.retention[0])
         self._note(f"retention: {self._around.retention[0].keeps_ms}")
 
     def _go_on_with_a_job(self) -> None:
-        """Begin one, with a cursor that may be an old one, or let one take its next step, or be killed."""
+        """Begin a job, with a cursor that may be out of date; then let one job take its next step, or kill it."""
         rng, store, serving = self._rng, self._around.store, self._serving
         if serving is not None and not serving.owned.ledger.replaying:
             self._cursors.append(serving.owned.ledger.indexed_to)
@@ -364,7 +366,7 @@ class Run:
                 append_some(rng, self._clock.now_ms, self._around.log)
             self._jobs.append(Job(rng, (self._around.log, store), cursor, rules, topic_id, self._around.limits).steps())
         job = rng.choice(self._jobs)
-        # Some get through before the router has read what they are about.
+        # Some jobs finish before the router has read the records in question.
         steps = list(islice(job, rng.choice([1, 3])))
         self.trace += steps
         if any("has staged" in step for step in steps) and rng.random() < 0.4:
@@ -375,7 +377,7 @@ class Run:
             self._note("a job has ended")
 
     def _advance(self, member: Member) -> None:
-        """One round, or a take-over; the member is without a router afterwards when that did not survive it."""
+        """Let a member do one round or a take-over. A member that does not survive it has no router afterwards."""
         self._acting.append(member)
         try:
             self._go_round(member)
@@ -388,19 +390,20 @@ class Run:
         except TypeError as error:
             if "not supported between instances" not in str(error):
                 raise
-            # Payloads are compared only where two entries have one offset, and those of different kinds cannot be.
+            # Payloads are compared only if two entries have the same offset, and payloads of different kinds are not
+            # comparable.
             raise Violation(f"a record is pending twice: {error}") from error
         except AssertionError as error:
             if not self._wrong or isinstance(error, Violation):
                 raise
-            # Not by its index, which is not asked: a record was decided again, and not as it was before.
+            # The index did not find it, since ``check`` is off: a record was decided again, with another result.
             raise Violation(f"it stumbled over itself: {error}") from error
         except _REFUSALS as refusal:
             if isinstance(refusal.__cause__, StateLostError) and not self._around.store.has_whole_state:
-                # The only way to go on with what was lost; somebody sees it, and has a copy.
+                # Only a restored copy helps a router after the loss; an operator sees the error, and has a copy.
                 self._around.store.restore_state()
             elif member.serving is None or member.serving.host.is_owner():
-                # Nothing else that happens is beyond repair, so a router that gives up has done the harm itself.
+                # Every other event leaves the partition repairable, so a router that gives up has done the harm itself.
                 raise Violation(f"the partition stopped: {refusal}") from refusal
             self._note(repr(refusal.__cause__ or refusal), member)
             member.end()
@@ -411,7 +414,7 @@ class Run:
 
     def _go_round(self, member: Member) -> None:
         if member.serving is None:
-            # As a worker does: whoever was fenced must not fence the new owner in turn, unless the group says so.
+            # A worker does the same: a fenced router must not fence the new owner in turn, unless the group says so.
             if not member.may_fence and not self._group.answers(member):
                 self._note("waits: the group has given it to another", member)
                 return
@@ -431,7 +434,7 @@ class Run:
             pending.compare(serving, owed, self._around.log.told_lost)
 
     def _hear_what_is_lost(self) -> None:
-        """What routers have said aloud of records that retention had removed."""
+        """Note the records that routers have reported as removed by retention."""
         heard, self._heard = self._lines[self._heard :], len(self._lines)
         for line in heard:
             if line["event"] == "records_lost":
@@ -447,7 +450,7 @@ class Run:
         self._note(f"gated: {gated}")
 
     def _move_clock(self) -> None:
-        """Time goes on, or back; and the clock of one router drifts, is set, or is set right."""
+        """Move the time forward or back; and let the clock of one router drift, or set it wrong or right."""
         clock, luck = self._clock, self._rng.random()
         if luck < 0.2:
             clock.now_ms -= self._rng.randint(1, 60)
@@ -463,7 +466,7 @@ class Run:
         self._note(f"clock {clock.now_ms}, ahead {[each.around.clock.ahead_ms for each in self._group.members]}")
 
     def _settle(self) -> None:
-        """Let everything that is owed leave: no more faults, everybody knows, and clocks that are right and go on."""
+        """Let every owed record leave: stop the faults, tell every member the owner, and set the clocks right."""
         self._note("settling")
         self._around.faults.stop()
         self._around.store.brokers.settle()
@@ -494,13 +497,13 @@ class Run:
 
 
 def first_state(rules: Rules) -> list[tuple[bytes, bytes | None]]:
-    """What ``init`` writes for a delay topic that holds something."""
+    """Return the state that ``init`` writes for a delay topic with records."""
     progress, history = start_of(FIRST_OFFSET), RuleHistory.beginning(FIRST_OFFSET, rules)
     return [(RULES_KEY, encode_history(history)), (PROGRESS_KEY, encode_progress(progress, TOPIC_ID, NOTHING_STORED))]
 
 
 def _some_seal_rules(rng: random.Random) -> SealRules:
-    """Small ones, so that a run has many buckets of several segments each."""
+    """Return small limits, so that a run has many buckets of several segments each."""
     return SealRules(
         max_entries=rng.choice([2, 4, 8]),
         max_span=40,

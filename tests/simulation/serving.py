@@ -1,4 +1,4 @@
-"""One ownership of the partition: what a worker does with the shipped code, on ports of the simulation."""
+"""Serves one ownership of the partition: a worker's steps with the shipped code, on ports of the simulation."""
 
 from index.rules import Rules
 from index.transaction_size import TransactionSize
@@ -12,19 +12,19 @@ TIMEOUT_S = 60.0
 
 
 class SimulatedSize(TransactionSize):
-    """Room for as little or as much as luck has it."""
+    """A size limit drawn at random."""
 
     def __init__(self, faults: Faults) -> None:
         super().__init__(1 << 20, TIMEOUT_S)
         self._faults = faults
 
     def limit_bytes(self, now_s: float) -> int:
-        """Of one record, or some, or all."""
+        """Return a limit with room for one record, for several, or for all."""
         return min(self._faults.rng.choice([600, 2_000, 1 << 20]), super().limit_bytes(now_s) + (1 << 20))
 
 
 class Serving:
-    """Taken over when it is made, thrown away after any interruption."""
+    """An ownership, taken over by the constructor and discarded after any interruption."""
 
     def __init__(self, around: Surroundings, *, checks: bool) -> None:
         self._around = around
@@ -36,11 +36,11 @@ class Serving:
 
     @property
     def rules(self) -> Rules:
-        """Those that the router has heard of last."""
+        """The latest rules that the router has heard of."""
         return self._around.rules
 
     def turn(self, reads: int, most_records: int) -> None:
-        """Let some of what is under way get done, and go one round."""
+        """Do some of the waiting work of the pool, and one round."""
         self.host.reads = reads
         self.host.pool.turn()
         if self.owned.ledger.replaying:
@@ -54,5 +54,4 @@ class Serving:
             self.owned.ledger.check()
 
     def close(self) -> None:
-        """Forget everything."""
         self.owned.close()

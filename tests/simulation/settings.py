@@ -1,4 +1,4 @@
-"""What surrounds the routers of a run, and what it has configured and ruled for them."""
+"""Holds the surroundings of the routers of a run, with their configuration and rules."""
 
 from dataclasses import dataclass, field
 
@@ -16,11 +16,12 @@ from tests.simulation.world import DelayLog, Faults, OwnClock, Store
 
 @dataclass
 class Surroundings:
-    """What all routers of a run share but clock and rules; ``trims``: they remove what they do not need from the log.
+    """The state that all routers of a run share, except clock and rules.
 
-    ``gated`` and ``paused`` are what policies say now: targets that are limited, and when the pause of the delay topic
-    ends by itself; empty while it is not paused. ``refuses_moves``: the delay topic refuses some of what is moved.
-    ``retention`` is the present one of the delay topic, alone in its list.
+    ``trims``: routers remove records that they do not need any more from the log. ``gated`` and ``paused`` come from
+    the policies: the limits of targets, and the time at which the pause of the delay topic ends by itself, empty
+    without a pause. ``refuses_moves``: the delay topic refuses some moved schedules. ``retention`` has one element, the
+    present retention of the delay topic.
     """
 
     clock: OwnClock
@@ -39,7 +40,7 @@ class Surroundings:
 
 
 class SimulatedSettings:
-    """What holds for the delay topic, as one router has heard of it."""
+    """The settings of the delay topic, as one router knows them."""
 
     def __init__(self, around: Surroundings, topic: DelayTopicConfig) -> None:
         self._around = around
@@ -47,14 +48,14 @@ class SimulatedSettings:
         self._version = self._at(around.clock.now_ms)
 
     def version(self, now_ms: int) -> object:
-        """Another object whenever something has changed."""
+        """Return an object that is another one after each change."""
         now = self._at(now_ms)
         if now != self._version:
             self._version = now
         return self._version
 
     def read(self) -> TopicSettings:
-        """What holds now."""
+        """Return the present settings."""
         rules, gated, paused = self._version
         return TopicSettings(self._topic, rules, 0, NEVER_EXPIRES, {}, paused=paused, drained=False, gated=gated)
 

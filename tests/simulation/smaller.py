@@ -1,4 +1,4 @@
-"""The limits of a router as small as the runs are."""
+"""Limits of a router that are as small as the runs."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The checker itself: it names what is broken in a history, and accepts what is right."""
+"""Tests of the checker: it names a broken guarantee in a history, and accepts a correct history."""
 
 from collections.abc import Sequence
 from dataclasses import replace

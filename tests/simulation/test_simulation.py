@@ -1,4 +1,4 @@
-"""Many runs of the right router, and that what may happen to it does happen in them."""
+"""Many runs of the right router, and a test that every kind of interruption happens in them."""
 
 import random
 from collections import Counter
@@ -11,20 +11,20 @@ from tests.simulation.run import Run
 
 SEEDS = 250
 MOST_SEEDS = 1_000
-"""Within which every interruption happens; more than :data:`SEEDS` only where a change has made one rare."""
+"""The number of seeds within which every interruption happens; more than :data:`SEEDS` only if one has become rare."""
 
 OF_WORKERS = {"recovery.fenced", "recovery.replayed"}
-"""Places of a worker's failpoints, whose loop is not played."""
+"""Failpoints of a worker's loop, which the simulation does not play."""
 
 FRESH_SEEDS = 30
 
 LOST = ("buckets", "records that were held", "rules")
-"""What a state can have lost, as the error names it."""
+"""The parts that a state can have lost, as the error names them."""
 
 
 @cache
 def played(seed: int) -> tuple[frozenset[str], frozenset[str]]:
-    """What a seed's trace tells, without times and names, and which events were logged; played once a process."""
+    """Return the events of a seed's trace without times and names, and the logged events; played once a process."""
     run = Run(seed)
     run.play()
     return frozenset(event.rpartition("| ")[2] for event in run.trace), frozenset(run.logged)
@@ -40,11 +40,11 @@ def test_every_guarantee_holds(seed: int) -> None:
     "seed", [107982078477533, 45740967428765, 184791113374717, 28487962526089, 128979845390416, 1002611]
 )
 def test_seeds_that_once_broke_a_guarantee(seed: int) -> None:
-    """Each in a way of its own.
+    """Each seed broke a guarantee in another way.
 
-    By what was cancelled between merged buckets, by a trim of a fenced owner, by a range that began below S, by a
-    cancelled record that had been loaded before it expired, by one that was cancelled again once its bucket was done,
-    and by an occurrence that was rejected while its next one could not be written to the delay partition.
+    In their order: a cancellation between merged buckets, a trim by a fenced owner, a range that began below S, a
+    cancelled record that had been loaded before it expired, a record that was cancelled again once its bucket was done,
+    and an occurrence that was rejected while its next one could not be written to the delay partition.
     """
     Run(seed).play()
 

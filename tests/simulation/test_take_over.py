@@ -1,4 +1,4 @@
-"""A take-over that does not get to its end, on the ports of the simulation."""
+"""Tests of a take-over that fails, on the ports of the simulation."""
 
 import random
 from typing import NoReturn
@@ -19,7 +19,7 @@ RULES = Rules(DELAY_TOPIC, default_target="out")
 
 
 def test_what_fails_half_way_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody else could close what only it knew of, and it is tried again and again."""
+    """A take-over is tried again and again, and nobody else can close the objects that only the failed one knew."""
     faults = Faults(random.Random(1))
     faults.stop()
     around = Surroundings(

@@ -1,4 +1,4 @@
-"""The proof that wrong routers are caught, and the table that CONTRIBUTING keeps of them."""
+"""Tests that the checker catches each wrong router, and that the table in CONTRIBUTING agrees with the code."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_replay_from_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_table_of_wrong_routers_is_that_of_the_code() -> None:
-    """``make mutants WRITE=--write`` writes it; the numbers of seeds are of that day."""
+    """``make mutants WRITE=--write`` writes the table; its numbers of seeds date from that run."""
     kept = list(mutants.kept(mutants.CONTRIBUTING.read_text("utf-8")))
     assert [(name, what) for name, what, _ in kept] == [
         (each.__name__, mutants.what_is_wrong(each)) for each in wrong.ALL

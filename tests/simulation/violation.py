@@ -1,11 +1,11 @@
-"""What a run says of a guarantee that was broken."""
+"""Reports a broken guarantee in a run."""
 
 
 class Violation(AssertionError):
-    """A guarantee that was broken."""
+    """A broken guarantee."""
 
 
 def require(holds: bool, otherwise: str) -> None:
-    """Violation unless it holds."""
+    """Raise Violation if the condition does not hold."""
     if not holds:
         raise Violation(otherwise)

@@ -1,4 +1,4 @@
-"""What producers send, and the rules an operator may think of."""
+"""Generates the records that producers send, and rules that an operator may set."""
 
 import random
 from collections.abc import Sequence
@@ -26,9 +26,9 @@ def some_rules(
     spread_ms: int = 0,
     of_target_ms: int | None = None,
 ) -> Rules:
-    """Rules that differ in what decides a record when it is indexed, and in what is asked again at release.
+    """Return rules that vary in the decision at indexing and in the checks that are repeated at release.
 
-    ``of_target_ms``: the spread of one target, where it has one of its own.
+    ``of_target_ms``: the spread of one target, or None for the spread of the topic.
     """
     return Rules(
         topic="d",
@@ -57,10 +57,10 @@ def append_some(rng: random.Random, now_ms: int, log: DelayLog) -> None:
 def append_recurring(
     rng: random.Random, now_ms: int, log: DelayLog, ids: Sequence[bytes] = (), away: random.Random | None = None
 ) -> None:
-    """Append a schedule that recurs, or something that looks like an occurrence and that no router has written.
+    """Append a recurring schedule, or a forged occurrence that no router has written.
 
-    With one of these ids, where there are any; some of those replace others. Series by cron were sent some minutes ago,
-    while no router was there, if ``away`` is given.
+    A schedule has one of these ids, if there are any; some replace another schedule of the id. If ``away`` is given,
+    series by cron were sent some minutes ago, while no router was there.
     """
     timestamp_ms = now_ms + rng.randint(-5, 5)
     plain = _record(rng, log.end, now_ms, now_ms * 1_000)
@@ -97,9 +97,9 @@ def append_recurring(
 
 
 def append_named(rng: random.Random, now_ms: int, log: DelayLog, delays_ms: Sequence[int]) -> None:
-    """Append some schedules with an id, and what cancels, replaces or moves such.
+    """Append some schedules with an id, and controls that cancel, replace or move such schedules.
 
-    ``delays_ms``: those that may hold for what names no time.
+    ``delays_ms``: delays that may hold for a schedule that names no time.
     """
     for _ in range(rng.randint(1, 3)):
         deliver_id = rng.choice(IDS)
@@ -128,7 +128,7 @@ def append_named(rng: random.Random, now_ms: int, log: DelayLog, delays_ms: Sequ
 
 
 def append_chain(rng: random.Random, now_ms: int, log: DelayLog) -> None:
-    """Append a schedule and some moves of it, one right behind the other or with a record between two of them."""
+    """Append a schedule and some moves of it, directly behind each other or with a record between two of them."""
     deliver_id, due_us = rng.choice(IDS), (now_ms + rng.randint(100, 1_000)) * 1_000
     headers: list[tuple[str, bytes | None]] = [("deliver-at", b"%d" % (due_us // 1_000)), ("deliver-id", deliver_id)]
     schedule = Produced(log.end, headers, now_ms, due_us, DEFAULT_TARGET, legible=True, named=Named(deliver_id))
@@ -146,7 +146,7 @@ def append_chain(rng: random.Random, now_ms: int, log: DelayLog) -> None:
 
 
 def _if_due_ms(rng: random.Random, deliver_id: bytes, log: DelayLog, delays_ms: Sequence[int]) -> int | None:
-    """When a recent schedule of this id is due; None for a control that asks for none."""
+    """Return the due time of a recent schedule of this id, or None for a control without that condition."""
     recent = [each for each in log.records[-60:] if each.named and each.named[:2] == (deliver_id, "")]
     if not recent or rng.random() >= 0.3:
         return None
@@ -157,9 +157,9 @@ def _if_due_ms(rng: random.Random, deliver_id: bytes, log: DelayLog, delays_ms: 
 
 
 def _series(rng: random.Random, offset: int, timestamp_ms: int) -> tuple[Series, int, bool]:
-    """What is meant, when it is due first, and whether that is possible."""
+    """Return the series that is meant, its first due time, and whether that due time is possible."""
     if rng.random() < 0.2:
-        # By cron: a run is shorter than a minute, and begins with one.
+        # By cron: a run is shorter than a minute, and begins at a full minute.
         return Series(offset, 1, 0, 1, 1 << 50, takes_all=False, begins=True), START_MS, True
     period_ms, times = rng.choice([SHORTEST_PERIOD_MS, 25, 100]), rng.choice([1, 2, 4])
     due_ms = timestamp_ms + (rng.randint(-60, 60) if rng.random() < 0.5 else period_ms)
@@ -198,7 +198,7 @@ def _record(rng: random.Random, offset: int, now_ms: int, due_us: int) -> Produc
     timestamp_ms = now_ms + rng.randint(-5, 5)
     due_us, header, legible = _time_header(rng, timestamp_ms, due_us)
     target = rng.choice(TARGETS) if rng.random() < 0.4 else DEFAULT_TARGET
-    # Null is not empty, order counts, and so do duplicates.
+    # Null differs from empty, order counts, and duplicates count.
     headers = [("trace", rng.choice([b"x", b"", None])), *header, ("trace", rng.choice([b"y", None]))]
     if target != DEFAULT_TARGET:
         headers.append(("deliver-to", target.encode()))
@@ -209,7 +209,7 @@ def _record(rng: random.Random, offset: int, now_ms: int, due_us: int) -> Produc
 def _time_header(
     rng: random.Random, timestamp_ms: int, due_us: int
 ) -> tuple[int, list[tuple[str, bytes | None]], bool]:
-    """A due time in one of its notations, and what that notation can say of it."""
+    """Return a due time with the precision of one of its notations, the header for it, and whether it is legible."""
     ahead_us = max(0, due_us - timestamp_ms * 1_000)
     match rng.choice(["ms", "ms", "instant", "after ms", "after iso", "none", "broken"]):
         case "ms":

@@ -1,4 +1,4 @@
-"""What surrounds routers: clocks that anybody may move, a delay topic, a transactional store, and bad luck."""
+"""Models the surroundings of routers: clocks that may be set, a delay topic, a transactional store, and faults."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ DELAY_PLACE, RECEIPTS_PLACE = (DELAY_TOPIC, 0), ("d.receipts", 0)
 
 
 class CrashedError(Exception):
-    """The router was killed here."""
+    """The router was killed at this point."""
 
 
 class FencedError(Exception):
@@ -31,7 +31,7 @@ class FencedError(Exception):
 
 
 class AbortedError(Exception):
-    """The transaction was aborted cleanly: nothing of it will ever be visible."""
+    """The transaction was aborted cleanly: none of it will ever be visible."""
 
 
 class SegmentsRefusedError(Exception):
@@ -43,23 +43,23 @@ class RecordRefusedError(Exception):
 
 
 class UnknownOutcomeError(Exception):
-    """The answer to a commit was lost: it may or may not have happened, or happen yet."""
+    """The answer to a commit was lost: the commit may have happened, may still happen, or may have failed."""
 
 
 class OutOfRangeError(Exception):
-    """The log begins behind what the router wants to read next."""
+    """The log begins behind the next record that the router wants to read."""
 
 
 @dataclass
 class Clock:
-    """The time of the brokers; nothing promises that it only goes forward."""
+    """The time of the brokers, which may also go backward."""
 
     now_ms: int = START_MS
     running_s: float = 0.0
 
 
 class OwnClock:
-    """What one router takes for the time; it is ``ahead_ms``, which may be negative, and drifts."""
+    """The clock of one router: ``ahead_ms`` (negative if behind) ahead of the brokers, and drifting."""
 
     def __init__(self, true: Clock) -> None:
         self._true = true
@@ -67,7 +67,7 @@ class OwnClock:
 
     @property
     def now_ms(self) -> int:
-        """What it shows."""
+        """The displayed time."""
         return self._true.now_ms + self.ahead_ms
 
     @property
@@ -77,9 +77,9 @@ class OwnClock:
 
 
 class Series(NamedTuple):
-    """What the producer of a recurring schedule meant, and which of its occurrences a record is.
+    """The recurring schedule that its producer meant, and the number of the occurrence in a record.
 
-    ``begins``: it is none yet, since the first is still to be written.
+    ``begins``: the record is no occurrence, since the first one is still to be written.
     """
 
     first: int
@@ -92,7 +92,7 @@ class Series(NamedTuple):
 
 
 class Named(NamedTuple):
-    """What the producer of a record with an id meant: ``action`` is "" for a schedule, or what it does to others."""
+    """The intention behind a record with an id: ``action`` is "" for a schedule, or the effect on other schedules."""
 
     deliver_id: bytes
     action: str = ""
@@ -101,13 +101,14 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True)
 class Produced:
-    """A record of the delay topic, and next to it what its producer meant, in words of its own.
+    """A record of the delay topic, with the intention of its producer in separate terms.
 
-    ``due_us`` is 0 for a record without a time; ``legible`` tells whether its headers can be read at all. ``says`` is
-    its value where a router has written it because of another. ``named`` is what it means to others of its id.
-    ``moved_by`` is the offset of the control that has moved it, ``moved_last`` of the last one that has moved it or
-    an occurrence of its series before it. ``asked_ms`` is when a producer wrote the record because of which a router
-    has written this one, -1 where no producer has asked for this very record.
+    ``due_us`` is 0 for a record without a time. ``legible`` tells whether its headers can be read at all. ``says`` is
+    the value of a record that a router has written because of another one. ``named`` is the effect on other schedules
+    of its id. ``moved_by`` is the offset of the control that has moved it; ``moved_last`` is the offset of the last
+    control that has moved it or an occurrence of its series before it. ``asked_ms`` is the time at which a producer
+    wrote the record because of which a router has written this one, or -1 if no producer has asked for this very
+    record.
     """
 
     offset: int
@@ -127,21 +128,23 @@ class Produced:
 
     @property
     def missed_from_ms(self) -> int:
-        """Give the instant from which on an occurrence can have been missed."""
+        """The instant from which on an occurrence can have been missed."""
         return self.timestamp_ms if self.asked_ms is None else self.asked_ms
 
     @property
     def value(self) -> bytes:
-        """Begins with the offset, the first one of a series, so that a record in the place of another is noticed."""
+        """The value: it begins with the offset (for a series, of its first record), so that a misplaced record is
+        noticed.
+        """
         return b"%d/%s" % (self.offset, self.padding) if self.says is None else self.says
 
 
 @dataclass
 class DelayLog:
-    """Records in offset order; offsets of control records and aborted transactions are gaps.
+    """The records in offset order; the offsets of control records and aborted transactions are gaps.
 
-    ``records`` has all that were ever written, for the checker; those below ``start`` cannot be read any more.
-    ``told_lost`` are the offsets of which routers have said that they may have been lost by that.
+    ``records`` keeps every record for the checker; a record below ``start`` cannot be read any more. ``told_lost`` are
+    the offsets that routers have reported as possibly lost for that reason.
     """
 
     records: list[Produced] = field(default_factory=list)
@@ -150,9 +153,9 @@ class DelayLog:
     told_lost: set[int] = field(default_factory=set)
 
     def append_next(self, offset: int, record: Record) -> int:
-        """What a router appends because of the record at ``offset``: as its headers say, which the checker looks at.
+        """Append the record that a router writes because of the one at ``offset``, and return its offset.
 
-        Returns where it lies.
+        The intention is taken from its headers, which the checker examines.
         """
         by_offset = {each.offset: each for each in self.records}
         before, said = by_offset[offset], dict(record.headers)
@@ -182,18 +185,18 @@ class DelayLog:
                 asked_ms=before.timestamp_ms if is_asked_for else -1,
             )
         )
-        # And the marker of the transaction.
+        # One offset more, for the marker of the transaction.
         self.end += 2
         return self.end - 2
 
     def read(self, from_offset: int, most: int) -> tuple[list[Produced], int | None]:
-        """Records from an offset on, and the end of the log when it was reached."""
+        """Return records from an offset on, and the end of the log if it was reached."""
         ahead = [record for record in self.records if record.offset >= max(from_offset, self.start)]
         return ahead[:most], self.end if len(ahead) <= most else None
 
 
 class Left(NamedTuple):
-    """A record that left the partition, by the offset that it names, and as it was written."""
+    """A record that has left the partition as it was written, with the offset that it names."""
 
     offset: int
     topic: str
@@ -210,10 +213,10 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Transaction:
-    """Records, state and segments that become visible together; ``begun_ms`` is what the router's clock showed.
+    """Records, state and segments that become visible together; ``begun_ms`` is the time of the router's clock.
 
-    ``log_start`` is where the delay topic began then. ``state_of`` gives the state once it is known where what was
-    appended lies, by the offset of what it follows, which is ``placed``.
+    ``log_start`` is the beginning of the delay topic then. ``placed`` maps the offset of a record to the offset of the
+    one appended because of it; ``state_of`` returns the state once ``placed`` is known.
     """
 
     begun_ms: int
@@ -230,7 +233,7 @@ class Transaction:
 
 
 class Faults:
-    """Bad luck, dealt from the seed; off when a run is brought to its end."""
+    """Faults drawn from the seed; switched off when a run is brought to its end."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -246,13 +249,13 @@ class Faults:
         self.meanwhile: Callable[[], None] = lambda: None
 
     def stop(self) -> None:
-        """From here on everything works."""
+        """Let everything succeed from now on."""
         self.crash_chance = self.abort_chance = self.unknown_chance = self.repeat_chance = 0.0
         self.refuse_chance = self.unread_chance = self.slow_chance = 0.0
         self.stale_chance = self.meanwhile_chance = 0.0
 
     def point(self, after: str, *, rare: bool = False) -> None:
-        """Perhaps die, after the effect that is named, or let another router act; likelier after one that is rare."""
+        """Perhaps die after the named effect, or let another router act; a rare effect makes both likelier."""
         factor = RARE_FACTOR if rare else 1
         if self.rng.random() < self.meanwhile_chance * factor:
             self.meanwhile()
@@ -261,7 +264,7 @@ class Faults:
 
 
 def _places(transaction: Transaction) -> Iterator[Place]:
-    """The places that a transaction writes to."""
+    """Yield the places that a transaction writes to."""
     yield STATE_PLACE
     for left in transaction.left:
         yield left.topic, 0
@@ -276,14 +279,14 @@ def _places(transaction: Transaction) -> Iterator[Place]:
 
 
 class _Astray(NamedTuple):
-    """A request to end a transaction of this epoch that was sent again, while its first copy is still on its way."""
+    """A repeated request to end a transaction of this epoch, whose first copy is still on its way."""
 
     epoch: int
     commits: bool
 
 
 class Store:
-    """Target, rejected, state, snapshots and backfill topics of one partition; one fenced producer, and jobs."""
+    """Target, rejected, state, snapshots and backfill topics of one partition, for one fenced producer and for jobs."""
 
     def __init__(self, faults: Faults, brokers: Brokers | None = None) -> None:
         self._faults = faults
@@ -292,7 +295,7 @@ class Store:
         self._astray: _Astray | None = None
         self.epoch = 0
         self.state: list[tuple[bytes, bytes | None]] = []
-        # What the state would be had nobody removed anything of it.
+        # The state without the loss of any record.
         self._whole: dict[bytes, bytes] = {}
         self.committed: list[Transaction] = []
         self.snapshots: dict[int, tuple[bytes, bytes | None]] = {}
@@ -302,7 +305,7 @@ class Store:
         self._backfill_end = 0
         self.log = DelayLog()
         self.placed: dict[int, int] = {}
-        """Where the last transaction has appended what follows from an offset."""
+        """The offset that the last transaction has appended because of each offset."""
 
     def begin(self, state: list[tuple[bytes, bytes | None]]) -> None:
         """Write the state as ``init`` does."""
@@ -319,13 +322,13 @@ class Store:
         self.backfill.pop(key, None)
 
     def append_segment(self, key: bytes, value: bytes) -> int:
-        """Write a segment as a job does, which is not fenced; its offset."""
+        """Write a segment as a job does, without a fence, and return its offset."""
         self.snapshots[self.snapshots_end] = key, value
         self.snapshots_end += 1
         return self.snapshots_end - 1
 
     def fence(self) -> int:
-        """Shut everybody else out; a commit whose answer was lost is settled now, one way or the other."""
+        """Shut every other producer out, and settle a commit whose answer was lost, one way or the other."""
         self.epoch += 1
         settled, self._in_doubt = self._in_doubt, None
         if settled is not None and self._faults.rng.random() < 0.5:
@@ -333,9 +336,10 @@ class Store:
         return self.epoch
 
     def commit(self, epoch: int, transaction: Transaction) -> list[int]:
-        """Make a transaction visible as a whole, or say why not; returns the offsets of its segments.
+        """Make a transaction visible as a whole, or raise the reason; return the offsets of its segments.
 
-        A transaction after one whose end the client had to repeat may be torn: see ``has_lost_connection``.
+        A transaction may be torn if the client had to repeat the request that ended the previous one: see
+        ``has_lost_connection``.
         """
         if epoch != self.epoch:
             raise FencedError
@@ -348,7 +352,7 @@ class Store:
         if has_segments and self._faults.rng.random() < self._faults.refuse_chance:
             self._abort(transaction)
             raise SegmentsRefusedError
-        # A producer with a transaction in doubt must be given up; whoever goes on with it finds it settled or not.
+        # A producer must give up a transaction in doubt; the next producer finds it committed or aborted.
         luck = self._faults.rng.random()
         if luck < self._faults.abort_chance:
             self._abort(transaction)
@@ -361,18 +365,18 @@ class Store:
         return self._apply(transaction)
 
     def has_lost_connection(self, epoch: int) -> bool:
-        """Whether the producer of this epoch has lost a connection, and repeated a request that it sent over it."""
+        """Say whether the producer of this epoch has lost a connection, and repeated a request that it sent over it."""
         return self._astray is not None and self._astray.epoch == epoch
 
     def _abort(self, transaction: Transaction) -> None:
         if transaction.appended:
-            # What was appended stays as a gap, and so does the marker.
+            # The appended records stay as a gap, and so does the marker.
             self.log.end += len(transaction.appended) + 1
         self._perhaps_repeated(commits=False)
         self._end(transaction, commits=False)
 
     def _end(self, transaction: Transaction, *, commits: bool) -> None:
-        """Write the markers; where one is lost, the producer has lost its connection to that broker, too."""
+        """Write the markers; if one is lost, the producer has lost its connection to that broker, too."""
         if self.brokers.ended(_places(transaction)):
             self._astray = _Astray(self.epoch, commits)
 
@@ -381,7 +385,7 @@ class Store:
             self._astray = _Astray(self.epoch, commits)
 
     def _torn(self, transaction: Transaction) -> list[int]:
-        """The first copy arrives when half of this transaction has been written, and ends that half alone."""
+        """Let the first copy arrive when half of this transaction is written, so that it ends that half alone."""
         assert self._astray is not None
         commits, self._astray = self._astray.commits, None
         cut = self._faults.rng.randint(0, len(transaction.left))
@@ -389,45 +393,45 @@ class Store:
         records = replace(records, state_of=None)
         others = replace(transaction, left=transaction.left[cut:])
         if not commits:
-            # The producer never hears that the first half of what it commits was aborted.
+            # The producer never hears that the first half of its commit was aborted.
             return self._apply(others)
-        # The broker knows of no transaction to which the other half could belong.
+        # The broker knows no transaction to which the other half could belong.
         self._apply(self._faults.rng.choice([records, others]))
         raise UnknownOutcomeError
 
     def compact(self) -> None:
-        """Keep the last value of every key, where it was written, and no tombstones."""
+        """Keep the last value of every key at its offset, and remove tombstones."""
         self.state = list(_valued(self.state).items())
         last = {key: offset for offset, (key, _) in self.snapshots.items()}
         self.snapshots = {offset: self.snapshots[offset] for offset in last.values() if self.snapshots[offset][1]}
 
     def lose_beginning(self) -> bool:
-        """Remove the beginning of the state, but for the last record; whether something was lost by that."""
+        """Remove the beginning of the state, except the last record, and say whether something was lost."""
         if self.state:
             del self.state[: self._faults.rng.randrange(len(self.state))]
         return not self.has_whole_state
 
     @property
     def has_whole_state(self) -> bool:
-        """Whether what there is of the state is what was ever written and not removed by its owners."""
+        """Says whether the state still has every record that was ever written and not removed by an owner."""
         return _valued(self.state) == self._whole
 
     def restore_state(self) -> None:
-        """Put back what was lost, as whoever has a copy of the topic."""
+        """Put back the lost records, as an operator with a copy of the topic does."""
         self.state = list(self._whole.items())
 
     @property
     def has_series_key(self) -> bool:
-        """Tell whether the last copy in the snapshots topic has the key that is in the state."""
+        """Says whether the last copy in the snapshots topic has the key of the state."""
         copies = [value for _, (key, value) in sorted(self.snapshots.items()) if key == COPY_KEY]
         return bool(copies[-1:]) and decode_copy(copies[-1] or b"") == series_key_of(self._whole[PROGRESS_KEY])
 
     def damage(self) -> bool:
-        """Flip a bit of a segment, or lose it; whether there was one."""
+        """Flip a bit of a segment, or lose it, and say whether there was one."""
         offsets = [offset for offset, (_, value) in self.snapshots.items() if value is not None]
         if not offsets:
             return False
-        # Of pages of ids there are few, and they are not read again and again.
+        # Pages of ids are few and seldom read, so they are picked half of the time.
         pages = [offset for offset in offsets if (self.snapshots[offset][1] or b"")[4:5] == bytes([Kind.IDS])]
         offset = self._faults.rng.choice(pages if pages and self._faults.rng.random() < 0.5 else offsets)
         key, value = self.snapshots.pop(offset)
@@ -459,7 +463,7 @@ class Store:
 
 
 def _valued(records: Iterable[tuple[bytes, bytes | None]]) -> dict[bytes, bytes]:
-    """The last value of each key that has one, in the order in which those were written."""
+    """Return the last value of each key that has one, in the order of the writes."""
     latest: dict[bytes, bytes] = {}
     _follow(latest, records)
     return latest

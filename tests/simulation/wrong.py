@@ -1,11 +1,17 @@
-"""Routers with one thing wrong each; every one of them is a mistake that looks reasonable while it is made.
+"""Wrong routers: each has one mistake, of a kind that looks reasonable to the author who makes it.
 
-Each replaces a class of the code that ships by an override of it. Here those about cursor, watermark and transactions;
-in :mod:`.wrong_buckets` those about buckets, in :mod:`.wrong_adopting` those about buckets that others have built, in
-:mod:`.wrong_owning` those about other owners, about retention and about what is in a record, in
-:mod:`.wrong_recurring` those about recurring schedules, :mod:`.wrong_naming` those about what is cancelled,
-:mod:`.wrong_ids` those about where ids are looked up, :mod:`.wrong_moving` those about what is moved,
-:mod:`.wrong_spreading` those about bursts.
+Each wrong router replaces a class of the shipped code by an override. The routers are grouped by the subject of the
+mistake:
+
+* here: cursor, watermark and transactions
+* :mod:`.wrong_buckets`: the router's own buckets
+* :mod:`.wrong_adopting`: buckets that were adopted
+* :mod:`.wrong_owning`: other owners, retention, and the content of a record
+* :mod:`.wrong_recurring`: recurring schedules
+* :mod:`.wrong_naming`: cancelled and replaced schedules
+* :mod:`.wrong_ids`: pages of ids
+* :mod:`.wrong_moving`: moved schedules
+* :mod:`.wrong_spreading`: spread bursts
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,7 +53,7 @@ from tests.simulation.replacing import OWNED, Wrong
 
 
 class _LateOneByOne(PartitionIndex[Payload, Refused]):
-    """Lets one late record leave in a batch, as if late ones were subject to a limit like the others."""
+    """Lets one late record leave in a batch, as if the limit of a batch counted late records."""
 
     holds_cursor = False
 
@@ -70,13 +76,13 @@ class _LateOneByOneHoldingCursor(_LateOneByOne):
 
 
 class CursorHeldBack(Wrong):
-    """C waits in front of a late record while records beyond it are released."""
+    """Holds C back in front of a late record, and releases the records beyond it."""
 
     replaces: ClassVar = {OWNED + "PartitionIndex": _LateOneByOneHoldingCursor}
 
 
 class CursorPastLate(Wrong):
-    """C passes a late record that has not been released."""
+    """Moves C past a late record that has not been released."""
 
     replaces: ClassVar = {OWNED + "PartitionIndex": _LateOneByOne}
 
@@ -87,7 +93,7 @@ class _DecidesByLast(Deciding):
 
 
 class NewRulesOnReplay(Wrong):
-    """Decides [S, C) again by the rules of today."""
+    """Decides [S, C) again by the current rules."""
 
     replaces: ClassVar = {"tests.simulation.host.Deciding": _DecidesByLast}
 
@@ -101,7 +107,7 @@ class _Unwritten(RuleChanges):
 
 
 class RulesWithoutEpoch(Wrong):
-    """Decides by other rules at once, and leaves it to the next owner to write that down."""
+    """Decides by the new rules at once, and leaves the note about it to the next owner."""
 
     replaces: ClassVar = {OWNED + "RuleChanges": _Unwritten}
 
@@ -118,7 +124,7 @@ class _FromLastCommit(RuleChanges):
 
 
 class EpochAtLastCommit(Wrong):
-    """Lets an epoch begin at the C of the last transaction, though more has been indexed since."""
+    """Begins an epoch at the C of the last transaction, though more records have been indexed since."""
 
     replaces: ClassVar = {OWNED + "RuleChanges": _FromLastCommit}
 
@@ -132,7 +138,7 @@ class _ReadsOn(Tail):
 
 
 class ReadAheadKept(Wrong):
-    """Lets what was read ahead stay as it was decided, when an epoch begins before it."""
+    """Keeps the decisions for records that were read ahead, when an epoch begins before them."""
 
     replaces: ClassVar = {OWNED + "Tail": _ReadsOn}
 
@@ -146,7 +152,7 @@ class _WaitsForAdoption(OwnedPartition):
 
 
 class EpochWithAdoption(Wrong):
-    """Waits with an epoch for the adoption to come, and begins it before the range that was decided by old rules."""
+    """Delays an epoch until the adoption commits, and begins it before the range that the old rules decided."""
 
     replaces: ClassVar = {OWNED + "OwnedPartition": _WaitsForAdoption}
 
@@ -159,7 +165,7 @@ class _HoldsNothing(Gate):
 
 
 class HeldForgotten(Wrong):
-    """Does not look at what the last owner held back."""
+    """Ignores the records that the last owner held back."""
 
     replaces: ClassVar = {OWNED + "Gate": _HoldsNothing}
 
@@ -170,7 +176,7 @@ class _WritesNothing(Gate):
 
 
 class HeldInMemory(Wrong):
-    """Does not write down what it holds back."""
+    """Keeps the records that it holds back in memory only."""
 
     replaces: ClassVar = {OWNED + "Gate": _WritesNothing}
 
@@ -181,7 +187,7 @@ class _AllIsDue(Gate):
 
 
 class HeldTakenForDue(Wrong):
-    """Takes what was held for due, though the clock may have been set back since."""
+    """Treats every held record as due, though the clock may have been set back since."""
 
     replaces: ClassVar = {OWNED + "Gate": _AllIsDue}
 
@@ -192,7 +198,7 @@ class _RemovesNothing(Gate):
 
 
 class HeldForEver(Wrong):
-    """Does not remove what it has released at last."""
+    """Keeps a held record in the state after its release."""
 
     replaces: ClassVar = {OWNED + "Gate": _RemovesNothing}
 
@@ -206,7 +212,7 @@ class _ProgressFirst(SimulatedTransactions):
 
 
 class ProgressFirst(Wrong):
-    """Moves W before the records it speaks of are committed."""
+    """Moves W before the records up to W are committed."""
 
     replaces: ClassVar = {"tests.simulation.host.SimulatedTransactions": _ProgressFirst}
 
@@ -219,7 +225,7 @@ class _ProgressLast(SimulatedTransactions):
 
 
 class ProgressLast(Wrong):
-    """Moves W in a transaction after that of the records it speaks of."""
+    """Moves W in the transaction after the one that holds the records up to W."""
 
     replaces: ClassVar = {"tests.simulation.host.SimulatedTransactions": _ProgressLast}
 
@@ -234,7 +240,7 @@ class _NeverReplaying(PartitionIndex[Payload, Refused]):
 
 
 class ReleasesDuringReplay(Wrong):
-    """Does not wait until [S, C) is indexed again."""
+    """Releases before [S, C) is indexed again."""
 
     replaces: ClassVar = {OWNED + "PartitionIndex": _NeverReplaying}
 
@@ -268,7 +274,7 @@ class _TrustsClock(PartitionIndex[Payload, Refused]):
 
 
 class ClockOnlyForward(Wrong):
-    """Takes every due time at or before W for past, though the clock may have been set back since."""
+    """Treats every due time at or before W as past, though the clock may have been set back since."""
 
     replaces: ClassVar = {OWNED + "PartitionIndex": _TrustsClock}
 
@@ -280,7 +286,7 @@ class _DueTimesOnly(PartitionIndex[Payload, Refused]):
 
 
 class WatermarkWithoutOffset(Wrong):
-    """Compares due times alone, though a batch may end between records of the same one."""
+    """Compares due times alone, though a batch may end between two records with the same due time."""
 
     replaces: ClassVar = {OWNED + "PartitionIndex": _DueTimesOnly}
 
@@ -291,7 +297,7 @@ class _SealsPending(PartitionIndex[Payload, Refused]):
 
 
 class SealedPastPending(Wrong):
-    """S passes records that are still pending and nowhere else."""
+    """Moves S past records that are pending and stored nowhere else."""
 
     replaces: ClassVar = {OWNED + "PartitionIndex": _SealsPending}
 
@@ -302,7 +308,7 @@ def _taken_for_committed(releaser: Releaser, attempt: Any, transaction: Any, res
 
 
 class AbortTakenForCommit(Wrong):
-    """Goes on after a clean abort as if the transaction had been committed."""
+    """Treats a clean abort as a commit, and goes on."""
 
     replaces: ClassVar = {"sidecar.release.releaser.AFTER": {**AFTER, Outcome.ABORTED: _taken_for_committed}}
 
@@ -313,7 +319,7 @@ class _Trusting(SimulatedTransactions):
 
 
 class AnswerTrusted(Wrong):
-    """Begins the next transaction as the same producer, though the last was ended by a request sent twice."""
+    """Begins the next transaction with the same producer, though a request that ended the last one was sent twice."""
 
     replaces: ClassVar = {"tests.simulation.host.SimulatedTransactions": _Trusting}
 
@@ -324,7 +330,7 @@ class _Unfenced(SimulatedTransactions):
 
 
 class NotFenced(Wrong):
-    """Commits whoever owns the partition."""
+    """Commits although another owner has the partition."""
 
     replaces: ClassVar = {"tests.simulation.host.SimulatedTransactions": _Unfenced}
 
@@ -337,7 +343,7 @@ def _told_that_all_went_through(releaser: Releaser, attempt: Any, transaction: A
 
 
 class LeftOutTakenForCommitted(Wrong):
-    """Tells an owner whose request was taken out of a transaction that it was committed with it."""
+    """Reports a request as committed to an owner though the transaction left that request out."""
 
     replaces: ClassVar = {"sidecar.release.releaser.AFTER": {**AFTER, Outcome.COMMITTED: _told_that_all_went_through}}
 

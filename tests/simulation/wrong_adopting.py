@@ -1,4 +1,4 @@
-"""Routers that adopt wrongly, in one thing each."""
+"""Routers with one mistake each in the adoption of buckets."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -40,7 +40,7 @@ class _AdoptsUnderWatermark(Adopting):
 
 
 class AdoptedUnderWatermark(Wrong):
-    """Takes what lies at or before W in an adopted bucket for released."""
+    """Treats records at or before W in an adopted bucket as released."""
 
     replaces: ClassVar = {OWNED + "Adopting": _AdoptsUnderWatermark}
 
@@ -52,7 +52,7 @@ class _Forgets(Releaser):
 
 
 class WatermarkForgotten(Wrong):
-    """Does not write the watermarks of adopted buckets: after a restart W stands for them."""
+    """Leaves out the watermarks of adopted buckets, so that W stands for them after a restart."""
 
     replaces: ClassVar = {OWNED + "Releaser": _Forgets}
 
@@ -65,7 +65,7 @@ class _BeginsAgain(Releaser):
 
 
 class CatchesUpAgain(Wrong):
-    """Writes that an adopted bucket is catching up, and not how far it has come."""
+    """Records that an adopted bucket is catching up, and leaves out how far it has come."""
 
     replaces: ClassVar = {OWNED + "Releaser": _BeginsAgain}
 
@@ -91,7 +91,7 @@ class _SourceUnmasked(SegmentSource):
 
 
 class NotMasked(Wrong):
-    """Releases what an adopted bucket holds below the cursor that adopted it, and the own buckets too."""
+    """Releases the records of an adopted bucket below the cursor that adopted it, which its own buckets release too."""
 
     replaces: ClassVar = {OWNED + "PartitionIndex": _LedgerUnmasked, OWNED + "SegmentSource": _SourceUnmasked}
 
@@ -113,7 +113,7 @@ class _LedgerUnsealed(_WithParts, _AnyTime):
 
 
 class AdoptedUnsealed(Wrong):
-    """Moves C to the end of an adopted bucket while [S, C) is in memory alone, and S stays behind."""
+    """Moves C to the end of an adopted bucket while only memory holds [S, C), and leaves S behind."""
 
     replaces: ClassVar = {OWNED + "PartitionIndex": _LedgerUnsealed}
 
@@ -125,7 +125,7 @@ class _PastUnsealed(_LedgerUnsealed):
 
 
 class AdoptedPastUnsealed(Wrong):
-    """Moves C and S to the end of an adopted bucket while [S, C) is in memory alone."""
+    """Moves C and S to the end of an adopted bucket while only memory holds [S, C)."""
 
     replaces: ClassVar = {OWNED + "PartitionIndex": _PastUnsealed}
 
@@ -136,7 +136,7 @@ class _AsDecided(Trimming):
 
 
 class TrimsWhatIsStaged(Wrong):
-    """Trims by what its own buckets needed when it was decided up to where, and by nothing else."""
+    """Trims by the needs that its own buckets had at the decision, and ignores every other need."""
 
     replaces: ClassVar = {
         "tests.simulation.host.kept_by_backfills": lambda *_: Kept(),

@@ -1,4 +1,4 @@
-"""Routers that seal, load, merge or remove wrongly, in one thing each."""
+"""Routers with one mistake each in seals, loads, merges or removals of buckets."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -76,7 +76,7 @@ class _PastUnread(PoolReads):
 
 
 class MergesPastUnread(Wrong):
-    """Merges on without the segments that it could not read."""
+    """Continues a merge without the segments that could not be read."""
 
     replaces: ClassVar = {"sidecar.buckets.lifecycle.PoolReads": _PastUnread}
 
@@ -91,7 +91,7 @@ class _ByPlace(PointedRecords):
 
 
 class InlinesByPlace(Wrong):
-    """Writes the records of pointers into a segment in the order of their offsets, not of their due times."""
+    """Writes the records of pointers into a segment ordered by offset, where the order is by due time."""
 
     replaces: ClassVar = {"sidecar.buckets.merging.PointedRecords": _ByPlace}
 
@@ -107,7 +107,7 @@ class _RemovesNext(Housekeeping):
 
 
 class RemovesOneBucketTooMany(Wrong):
-    """Removes the bucket after the one that has left."""
+    """Removes the bucket that follows the one whose records have all left."""
 
     replaces: ClassVar = {OWNED + "Housekeeping": _RemovesNext}
 
@@ -119,7 +119,7 @@ class _TrimsNext(Trimming):
 
 
 class TrimsOneBucketTooMany(Wrong):
-    """Trims both topics up to what the bucket after the first one needs."""
+    """Trims both topics up to the needs of the second bucket, and ignores the first."""
 
     replaces: ClassVar = {"tests.simulation.host.Trimming": _TrimsNext}
 
@@ -144,7 +144,7 @@ class _ManifestFirst(SimulatedTransactions):
 
 
 class ManifestFirst(Wrong):
-    """Commits a manifest before the segments it names, whose offsets can be foretold, after all."""
+    """Commits a manifest before its segments, with offsets that it predicts."""
 
     replaces: ClassVar = {"tests.simulation.host.SimulatedTransactions": _ManifestFirst}
 
@@ -159,7 +159,7 @@ class _LedgerPastFrozen(_WithParts):
 
 
 class SealedPastFrozen(Wrong):
-    """S passes the bucket that is being sealed before its manifest is committed."""
+    """Moves S past the bucket that is being sealed before its manifest is committed."""
 
     replaces: ClassVar = {OWNED + "PartitionIndex": _LedgerPastFrozen}
 
@@ -176,7 +176,7 @@ class _LedgerLoadsDone(_WithParts):
 
 
 class LoadsDoneEntries(Wrong):
-    """Takes entries at or before W out of a segment for pending."""
+    """Loads entries at or before W from a segment as pending."""
 
     replaces: ClassVar = {OWNED + "PartitionIndex": _LedgerLoadsDone}
 
@@ -194,7 +194,7 @@ class _LedgerLoadsHeld(_WithParts):
 
 
 class LoadsHeldEntries(Wrong):
-    """Takes in entries of a merged bucket that its sources had loaded already."""
+    """Loads entries of a merged bucket that were already loaded from its sources."""
 
     replaces: ClassVar = {OWNED + "PartitionIndex": _LedgerLoadsHeld}
 
@@ -211,7 +211,7 @@ class _LedgerMergedFromFurthest(_WithParts):
 
 
 class MergedBeginsTooFar(Wrong):
-    """Begins a merged bucket where the source that was read furthest goes on."""
+    """Starts a merged bucket at the position of the source that was read furthest."""
 
     replaces: ClassVar = {OWNED + "PartitionIndex": _LedgerMergedFromFurthest}
 
@@ -238,7 +238,7 @@ class _ReusesId(Housekeeping):
 
 
 class BucketIdReused(Wrong):
-    """Writes segments under the id of the bucket before, which may be in force."""
+    """Writes segments under the id of the previous bucket, which may be in force."""
 
     replaces: ClassVar = {OWNED + "Housekeeping": _ReusesId}
 
@@ -257,7 +257,7 @@ class _DropsFrozen(Housekeeping):
 
 
 class FrozenDroppedEarly(Wrong):
-    """Lets go of entries once their segments are committed, while no manifest says so."""
+    """Drops entries once their segments are committed, before a manifest names the segments."""
 
     replaces: ClassVar = {OWNED + "Housekeeping": _DropsFrozen}
 

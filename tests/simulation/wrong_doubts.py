@@ -1,4 +1,4 @@
-"""Routers that go wrong about partitions in doubt; see ``wrong``."""
+"""Routers with one mistake each about partitions in doubt; see ``wrong``."""
 
 from collections.abc import Iterable
 from typing import ClassVar
@@ -22,7 +22,7 @@ class _HoldsNothing(Aside):
 
 
 class DoubtIgnored(Wrong):
-    """Writes to a target in doubt, behind a transaction of its own that the brokers have forgotten."""
+    """Writes to a target in doubt, behind its own transaction that the brokers have forgotten."""
 
     replaces: ClassVar = {OWNED + "Aside": _HoldsNothing}
 
@@ -51,7 +51,7 @@ class SeriesInDoubt(Wrong):
 
 
 class DoubtEndsUnseen(Wrong):
-    """Takes a doubt for ended when it looks again, whatever is still open."""
+    """Ends a doubt at the next look, even if a transaction is still open."""
 
     replaces: ClassVar = {_BROKERS + "Brokers.doubts_again": lambda *_: {}}
 
@@ -62,7 +62,7 @@ def _by_headers(log: Log) -> Doubt | None:
 
 
 class GoesByHeaders(Wrong):
-    """Takes the first open transaction for somebody else's by its headers, and so everything behind it."""
+    """Attributes the first open transaction, and all others behind it, to another producer because of its headers."""
 
     replaces: ClassVar = {_BROKERS + "Log.doubt": property(_by_headers)}
 
@@ -73,7 +73,7 @@ def _of_the_led(brokers: Brokers, places: Iterable[Place]) -> Doubts:
 
 
 class SilenceTrusted(Wrong):
-    """Takes a partition that gives no answer for one without an open transaction, and writes there once it answers."""
+    """Treats a partition that does not answer as one without an open transaction, and writes there once it answers."""
 
     replaces: ClassVar = {_BROKERS + "Brokers.doubts": _of_the_led}
 

@@ -1,4 +1,4 @@
-"""Routers with one thing wrong about pages of ids, and about what is looked up in them; see :mod:`.wrong`."""
+"""Routers with one mistake each about pages of ids and their lookup; see :mod:`.wrong`."""
 
 from collections.abc import Container, Iterable, Iterator
 from functools import partial
@@ -26,7 +26,7 @@ def _without_pages(watermark: Position, buckets: Iterable[Bucket], being_read: C
 
 
 class PagesTrimmed(Wrong):
-    """Trims the snapshots topic up to the first live segment, whatever pages of ids lie in front of it."""
+    """Trims the snapshots topic up to the first live segment, and ignores the pages of ids in front of it."""
 
     replaces: ClassVar = {"sidecar.buckets.trimming.snapshots_needed_from": _without_pages}
 
@@ -39,7 +39,7 @@ class _ReclaimsPages(Housekeeping):
 
 
 class PagesReclaimed(Wrong):
-    """Removes the pages of a bucket once that is sealed, as if nobody would look for its ids."""
+    """Removes the pages of a bucket once it is sealed, though controls still look up ids in them."""
 
     replaces: ClassVar = {OWNED + "Housekeeping": _ReclaimsPages}
 
@@ -50,7 +50,7 @@ class _DropsPages(Merging):
 
 
 class MergeDropsPages(Wrong):
-    """Leaves the ids of a source out of a merged bucket."""
+    """Leaves the ids of one source out of a merged bucket."""
 
     replaces: ClassVar = {"sidecar.buckets.lifecycle.Merging": _DropsPages}
 
@@ -63,7 +63,7 @@ class _TrustsDamaged(StoredIds):
 
 
 class DamagedPageTrusted(Wrong):
-    """Takes what a damaged page would have told for not pending."""
+    """Treats the ids of a damaged page as not pending."""
 
     replaces: ClassVar = {OWNED + "StoredIds": _TrustsDamaged}
 
@@ -74,7 +74,7 @@ class _CoversAll(Lookup):
 
 
 class LookedUpOnce(Wrong):
-    """Looks for an id in one bucket, and not in the others."""
+    """Looks for an id in one bucket only."""
 
     replaces: ClassVar = {"index.names.Lookup": _CoversAll}
 

@@ -1,4 +1,4 @@
-"""Routers with one thing wrong about what is moved; see :mod:`.wrong`."""
+"""Routers with one mistake each about moved schedules; see :mod:`.wrong`."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -19,7 +19,7 @@ def _first(receipt: Receipt) -> Position | None:
 
 
 class FirstMoved(Wrong):
-    """Moves the first of several schedules of an id instead of the last."""
+    """Moves the first of several schedules of an id, where the last one must move."""
 
     replaces: ClassVar = {"index.receipts.Receipt.moved": property(_first)}
 
@@ -31,7 +31,7 @@ class _ForgetsMoved(NamedSchedules):
 
 
 class MovedForgotten(Wrong):
-    """Evaluates a control of an id as if what a move in front of it is to write were nowhere."""
+    """Evaluates a control without the record that a move of the same id in front of it is to write."""
 
     replaces: ClassVar = {"index.entering.NamedSchedules": _ForgetsMoved}
 
@@ -48,7 +48,7 @@ def _ends_of_chains(receipts: Sequence[Receipt]) -> list[Chain]:
 
 
 class ChainTorn(Wrong):
-    """Lets a move leave without the control behind it that takes what it has moved."""
+    """Releases a move without the control behind it that takes the moved schedule."""
 
     replaces: ClassVar = {
         "index.entering.NamedSchedules": _TearsChains,
@@ -67,18 +67,18 @@ def _each_moved(receipts: Sequence[Receipt]) -> list[Chain]:
 
 
 class EachMoveWritten(Wrong):
-    """Writes what a move has moved though a later control of the same transaction takes it."""
+    """Writes a moved schedule though a later control of the same transaction takes it."""
 
     replaces: ClassVar = {"sidecar.release.moving.chains_of": _each_moved}
 
 
 class _KeepsMasked(NamedSchedules):
     def spare(self, *_: Any) -> None:
-        """Leave it cancelled."""
+        """Leave the schedule cancelled."""
 
 
 class UnmovedCancelled(Wrong):
-    """Cancels a schedule that could not be written again, and says that it stays."""
+    """Cancels a schedule that could not be written again, and reports that it stays."""
 
     replaces: ClassVar = {"index.entering.NamedSchedules": _KeepsMasked}
 
@@ -90,7 +90,7 @@ class _PassesOver(Releaser):
 
 
 class UnmovedPassedOver(Wrong):
-    """Lets W pass a schedule that could not be written again, since it was due just then."""
+    """Moves W past a schedule that could not be written again because it was due at that moment."""
 
     replaces: ClassVar = {OWNED + "Releaser": _PassesOver}
 
@@ -103,7 +103,7 @@ class _WithoutNotes(Moving):
 
 
 class MovedSpared(Wrong):
-    """Does not cancel what was moved while it is written and not read yet."""
+    """Does not cancel a moved schedule that has been written and has not been read yet."""
 
     replaces: ClassVar = {OWNED + "Moving": _WithoutNotes}
 
@@ -119,7 +119,7 @@ class _WritesNothing(Moving):
 
 
 class MovedNowhere(Wrong):
-    """Says that a schedule is moved, and writes nothing in its place."""
+    """Reports that a schedule is moved, and writes nothing in its place."""
 
     replaces: ClassVar = {OWNED + "Moving": _WritesNothing}
 
@@ -129,17 +129,17 @@ def _without_targets(record: Record, schedule: Schedule, *rest: Any) -> Record:
 
 
 class MovedToDefault(Wrong):
-    """Writes what is moved without its targets."""
+    """Writes a moved schedule without its targets."""
 
     replaces: ClassVar = {"sidecar.release.moving.moved_record": _without_targets}
 
 
 def _never(_: object) -> None:
-    """Nothing recurs."""
+    """Return None: no record recurs."""
 
 
 class SeriesNotMoved(Wrong):
-    """Moves an occurrence of a series as if it were a schedule by itself."""
+    """Moves an occurrence of a series as if it were a single schedule."""
 
     replaces: ClassVar = {"sidecar.release.moving.recurrence_of": _never}
 

@@ -1,4 +1,4 @@
-"""Routers with one thing wrong about what is cancelled and replaced; see :mod:`.wrong`."""
+"""Routers with one mistake each about cancelled and replaced schedules; see :mod:`.wrong`."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -28,13 +28,13 @@ def _nothing(_: Mask) -> Iterator[tuple[bytes, bytes | None]]:
 
 
 class MaskInMemory(Wrong):
-    """Does not write down what was cancelled."""
+    """Keeps cancellations in memory only."""
 
     replaces: ClassVar = {"sidecar.release.releaser.mask_records": _nothing}
 
 
 class MaskNotTakenOver(Wrong):
-    """Does not look at what the last owner has cancelled."""
+    """Ignores the cancellations of the last owner."""
 
     replaces: ClassVar = {OWNED + "Mask": lambda _: Mask()}
 
@@ -56,7 +56,7 @@ class _ForgetsUnsealed(Mask):
 
 
 class MaskForgottenInLog(Wrong):
-    """Forgets that a record was cancelled which the next owner reads again."""
+    """Forgets that a record was cancelled though the next owner reads that record again."""
 
     replaces: ClassVar = {OWNED + "Mask": _ForgetsUnsealed}
 
@@ -67,7 +67,7 @@ class _Spares(StoredIds):
 
 
 class HeldSpared(Wrong):
-    """Does not cancel what is held for its target."""
+    """Does not cancel a record that is held for its target."""
 
     replaces: ClassVar = {OWNED + "StoredIds": _Spares}
 
@@ -79,7 +79,7 @@ class _ReadsNothing(StoredIds):
 
 
 class BucketsSpared(Wrong):
-    """Does not cancel what lies in buckets that it has not sealed itself."""
+    """Does not cancel a record in a bucket that another router has sealed."""
 
     replaces: ClassVar = {OWNED + "StoredIds": _ReadsNothing}
 
@@ -91,7 +91,7 @@ class _ForgetsSealed(Names):
 
 
 class SealedSpared(Wrong):
-    """Does not cancel what it has sealed itself."""
+    """Does not cancel a record that it has sealed itself."""
 
     replaces: ClassVar = {"index.named.Names": _ForgetsSealed}
 
@@ -105,7 +105,7 @@ class _DecidesUndelayed(StoredIds):
 
 
 class TopicsDelaySpared(Wrong):
-    """Does not cancel what lies in a bucket without pages of ids and has its due time from the topic."""
+    """Does not cancel a record with the topic's delay in a bucket without pages of ids."""
 
     replaces: ClassVar = {OWNED + "StoredIds": _DecidesUndelayed}
     limits: ClassVar = {"max_pages": -1}
@@ -117,7 +117,7 @@ class _KeepsHeld(Gate):
 
 
 class HeldNotTakenOut(Wrong):
-    """Releases what was held for its target when it was cancelled."""
+    """Releases a record that was held for its target when it was cancelled."""
 
     replaces: ClassVar = {OWNED + "Gate": _KeepsHeld}
 
@@ -128,7 +128,7 @@ class _GivesOutDoomed(Gate):
 
 
 class DoomedResumed(Wrong):
-    """Releases what was held for its target together with the receipt that says it is cancelled."""
+    """Releases a held record in the transaction of the receipt that says it is cancelled."""
 
     replaces: ClassVar = {OWNED + "Gate": _GivesOutDoomed}
 
@@ -139,7 +139,7 @@ class _SparesLate(PartitionLedger):
 
 
 class LateSpared(Wrong):
-    """Does not cancel what is late and has not left."""
+    """Does not cancel a late record that has not left."""
 
     replaces: ClassVar = {OWNED + "PartitionIndex": _SparesLate}
 
@@ -150,7 +150,7 @@ class _AnswersAgain(PartitionLedger):
 
 
 class AnsweredAgain(Wrong):
-    """Answers a control again when it is read again."""
+    """Answers a control a second time when it reads the control again."""
 
     replaces: ClassVar = {OWNED + "PartitionIndex": _AnswersAgain}
 
@@ -164,7 +164,7 @@ class _LetsGoAtOnce(PartitionLedger):
 
 
 class LetGoBeforeReceipt(Wrong):
-    """Lets go of what is cancelled before the receipt is committed."""
+    """Drops cancelled schedules before the receipt is committed."""
 
     replaces: ClassVar = {OWNED + "PartitionIndex": _LetsGoAtOnce}
 
@@ -179,7 +179,7 @@ class _AnswersLater(Releaser):
 
 
 class AnsweredLater(Wrong):
-    """Writes a receipt with the transaction after that which passes the control, which may never come."""
+    """Writes a receipt one transaction after the control is passed, and that transaction may never come."""
 
     replaces: ClassVar = {OWNED + "Releaser": _AnswersLater}
 
@@ -190,23 +190,23 @@ class _NeverVoid(NamedSchedules):
 
 
 class ReplacesNothing(Wrong):
-    """Takes a replacement for a schedule though nothing is due when it was to be."""
+    """Accepts a replacement as a schedule though no schedule is due at the time that it names."""
 
     replaces: ClassVar = {"index.entering.NamedSchedules": _NeverVoid}
 
 
 def _note_nothing(*_: Any) -> None:
-    """Leave out where the next occurrence lies."""
+    """Leave out the place of the next occurrence."""
 
 
 class TransitSpared(Wrong):
-    """Does not cancel the next occurrence of a series while it is written and not read yet."""
+    """Does not cancel the next occurrence of a series that has been written and has not been read yet."""
 
     replaces: ClassVar = {"sidecar.series.occurring._note": _note_nothing}
 
 
 class TransitNotTakenOver(Wrong):
-    """Does not look at what the last owner has written to the delay partition and nobody has read."""
+    """Ignores unread records that the last owner has written to the delay partition."""
 
     replaces: ClassVar = {OWNED + "Transit": lambda _: Transit()}
 
@@ -218,7 +218,7 @@ class _ReachesNowhere(Transit):
 
 
 class CancelledInTransitReleased(Wrong):
-    """Takes in what it reads though it was cancelled before that."""
+    """Indexes a record that was cancelled before it was read."""
 
     replaces: ClassVar = {OWNED + "Transit": _ReachesNowhere}
 
@@ -229,13 +229,13 @@ class _ForgetsUnread(Transit):
 
 
 class TransitForgotten(Wrong):
-    """Removes the note of an occurrence with the next transaction, whether it was read or not."""
+    """Removes the note of an occurrence with the next transaction, though the occurrence may be unread."""
 
     replaces: ClassVar = {OWNED + "Transit": _ForgetsUnread}
 
 
 class ReplacesAgain(Wrong):
-    """Lets every occurrence of a series replace what the first one was to replace."""
+    """Lets every occurrence of a series replace the schedule that only the first one replaces."""
 
     replaces: ClassVar = {"index.occurrences._OF_ONE": frozenset((SERIES,))}
 

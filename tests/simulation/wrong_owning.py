@@ -1,4 +1,4 @@
-"""Routers that are wrong in one thing each: other owners, what retention has removed, or what a record holds."""
+"""Routers with one mistake each about other owners, retention or the content of a record."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -43,7 +43,7 @@ class _ReadsFirst(Host):
 
 
 class ReadsBeforeFencing(Wrong):
-    """Reads the state while the last owner may still write it, and fences that owner afterwards."""
+    """Reads the state while the last owner can still write it, and fences that owner afterwards."""
 
     replaces: ClassVar = {"tests.simulation.serving.Host": _ReadsFirst}
 
@@ -54,7 +54,7 @@ class _MissesNothing(SimulatedStanding):
 
 
 def _saying_nothing(key: bytes, value: bytes | None) -> tuple[bytes, bytes | None]:
-    """The same, as it was written before progress said what else there is."""
+    """Return the record without the inventory of the state, as routers wrote it before progress had one."""
     if key != PROGRESS_KEY or value is None:
         return key, value
     message = state_pb2.Progress.FromString(unwrap(Kind.PROGRESS, value))
@@ -63,7 +63,7 @@ def _saying_nothing(key: bytes, value: bytes | None) -> tuple[bytes, bytes | Non
 
 
 class BeginningNotMissed(Wrong):
-    """Takes what is left of a state that has lost its beginning for all of it."""
+    """Treats the remainder of a state that has lost its beginning as the whole state."""
 
     replaces: ClassVar = {"tests.simulation.host.SimulatedStanding": _MissesNothing}
 
@@ -74,7 +74,7 @@ class _Silent(Screening):
 
 
 class LostInSilence(Wrong):
-    """Passes over what retention has removed as if it had never been."""
+    """Passes over records that retention has removed, and raises no alarm."""
 
     replaces: ClassVar = {OWNED + "Screening": _Silent, OWNED + "tell_of_origin": lambda *_: None}
 
@@ -99,7 +99,7 @@ def _as_new(*given: Any, **more: Any) -> Origin:
 
 
 class StartsOverAtLogStart(Wrong):
-    """Takes a log that begins behind S for a new one."""
+    """Treats a log that begins behind S as a new log."""
 
     replaces: ClassVar = {OWNED + "read_origin": _as_new}
 
@@ -119,7 +119,7 @@ def _emptied(entry: Entry[Scheduled]) -> Entry[Scheduled]:
 
 
 class NullTakenForEmpty(Wrong):
-    """Writes an empty value where a header has none."""
+    """Writes an empty value where a header has a null value."""
 
     replaces: ClassVar = {OWNED + "Releaser": _Empties}
 
@@ -136,7 +136,7 @@ class _ByFirst(Releaser):
 
 
 class TargetOfFirst(Wrong):
-    """Writes a batch to the target of its first record."""
+    """Writes a whole batch to the target of its first record."""
 
     replaces: ClassVar = {OWNED + "Releaser": _ByFirst}
 
@@ -153,7 +153,7 @@ class _Oversleeps(Rounds):
 
 
 class StaleTimer(Wrong):
-    """Sleeps until what was due next when it last released, though something sooner may have come in."""
+    """Sleeps until the due time known at its last release, though a sooner one may have been indexed since."""
 
     replaces: ClassVar = {"sidecar.partition.rounds.Rounds": _Oversleeps}
 

@@ -1,4 +1,4 @@
-"""Routers with one thing wrong about recurring schedules; see :mod:`.wrong`."""
+"""Routers with one mistake each about recurring schedules; see :mod:`.wrong`."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ class _WritesNextLater(Releaser):
 
 
 class NextOneLater(Wrong):
-    """Writes the next occurrence with the transaction after that of the one before, which may never come."""
+    """Writes the next occurrence one transaction after the previous one, and that transaction may never come."""
 
     replaces: ClassVar = {OWNED + "Releaser": _WritesNextLater}
 
@@ -40,7 +40,7 @@ class _FollowsWhatIsHeld(Recurring):
 
 
 class NextOfHeld(Wrong):
-    """Writes the next occurrence of one that is held for its target, and again when it leaves."""
+    """Writes the next occurrence while the previous one is held for its target, and again when that one leaves."""
 
     replaces: ClassVar = {_SERIES + "Recurring": _FollowsWhatIsHeld}
 
@@ -51,7 +51,7 @@ class _GoesOnWithReleased(Series):
 
 
 class RefusedEndsSeries(Wrong):
-    """Ends a series with an occurrence that its target refuses."""
+    """Ends a series when the target refuses an occurrence."""
 
     replaces: ClassVar = {OWNED + "Series": _GoesOnWithReleased}
 
@@ -62,7 +62,7 @@ def _from_now(recurrence: Recurrence, zone: Any, last: Occurrence, written_ms: i
 
 
 class PeriodFromRelease(Wrong):
-    """Counts the period from when an occurrence was released, and not from when it was due."""
+    """Counts the period from the release of an occurrence, where its due time counts."""
 
     replaces: ClassVar = {_SERIES + "following": _from_now}
 
@@ -72,7 +72,7 @@ def _each(recurrence: Recurrence, *given: Any) -> Following | None:
 
 
 class MissedAllReleased(Wrong):
-    """Releases each occurrence that was missed, though one was asked for."""
+    """Releases every missed occurrence, though the series asks for one."""
 
     replaces: ClassVar = {_SERIES + "following": _each}
 
@@ -83,7 +83,7 @@ def _by_own_record(record: Record, recurrence: Recurrence) -> int:
 
 
 class MissedFromOwnRecord(Wrong):
-    """Takes for missed only what fell due after a router has written the first occurrence, however late that was."""
+    """Counts only occurrences after the first write by a router as missed, however late that write was."""
 
     replaces: ClassVar = {_SERIES + "missed_from_ms": _by_own_record}
 
@@ -93,13 +93,13 @@ def _not_counted(record: Record, occurrence: Occurrence, *given: Any) -> Record:
 
 
 class OccurrenceNotCounted(Wrong):
-    """Writes the next occurrence under the number of the one before."""
+    """Writes the next occurrence under the number of the previous one."""
 
     replaces: ClassVar = {_SERIES + "record_of": _not_counted}
 
 
 class ForgeryTrusted(Wrong):
-    """Takes for its own whatever says that it is an occurrence."""
+    """Accepts every record that claims to be an occurrence as its own."""
 
     replaces: ClassVar = {_SERIES + "is_ours": lambda *_: True}
 
@@ -113,7 +113,7 @@ class _NeverAgain(KeyCopy):
 
 
 class KeyCopyTrimmed(Wrong):
-    """Trims the snapshots topic past the copy of the key that signs occurrences, and writes no other."""
+    """Trims the snapshots topic past the copy of the key that signs occurrences, and writes no new copy."""
 
     replaces: ClassVar = {"sidecar.buckets.trimming.KeyCopy": _NeverAgain}
 
@@ -124,13 +124,13 @@ def _without_key(*given: Any, **more: Any) -> Origin:
 
 
 class KeyOfEachOwner(Wrong):
-    """Signs with a key of its own, and takes what the last owner has appended for forged."""
+    """Signs with a key of its own, and rejects occurrences of the last owner as forged."""
 
     replaces: ClassVar = {OWNED + "read_origin": _without_key}
 
 
 class BeginningReleased(Wrong):
-    """Releases the record that begins a series, and its first occurrence too."""
+    """Releases the record that begins a series in addition to its first occurrence."""
 
     replaces: ClassVar = {"sidecar.release.plan.Screened.beginning": lambda screened, _: screened}
 

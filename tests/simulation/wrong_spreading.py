@@ -1,4 +1,4 @@
-"""Routers with one thing wrong about bursts that are spread; see :mod:`.wrong`."""
+"""Routers with one mistake each about the spread of bursts; see :mod:`.wrong`."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar
@@ -31,7 +31,7 @@ def _by_line(schedule: Schedule, spread_ms: int, timestamp_ms: int, offset: int)
 
 
 class SpreadByPlaceInLine(Wrong):
-    """Shifts a record by how many were read before it, which a replay counts from S on."""
+    """Shifts a record by the number of records read before it, which a replay counts from S on."""
 
     replaces: ClassVar = {"tests.simulation.host.Deciding": _ReadsInLine, "index.rules.spread": _by_line}
 
@@ -44,7 +44,7 @@ def _whatever_is_asked(schedule: Schedule, spread_ms: int, _timestamp_ms: int, o
 
 
 class PastSpread(Wrong):
-    """Spreads what was past when it was written, too."""
+    """Spreads a record that was already past when it was written."""
 
     replaces: ClassVar = {"index.rules.spread": _whatever_is_asked}
 
@@ -65,7 +65,7 @@ class _CountsFromLeaving(Series):
 
 
 class OccurrenceDrifts(Wrong):
-    """Counts the period from when the first occurrence left, and not from when it was due."""
+    """Counts the period from the release of the first occurrence, where its due time counts."""
 
     replaces: ClassVar = {"sidecar.partition.owned_partition.Series": _CountsFromLeaving}
 
@@ -77,7 +77,7 @@ class _MissesWhileItWaits(Series):
 
 
 class MissedWhileSpread(Wrong):
-    """Takes for missed what is due while an occurrence waits for its place in a burst."""
+    """Counts occurrences that are due while the previous one waits in a spread burst as missed."""
 
     replaces: ClassVar = {"sidecar.partition.owned_partition.Series": _MissesWhileItWaits}
 
@@ -88,7 +88,7 @@ class _AsksWhenItLeaves(Names):
 
 
 class DueWhenItLeaves(Wrong):
-    """Compares deliver-if-due with when a schedule leaves, and not with when it is due."""
+    """Compares deliver-if-due with the shifted due time of a schedule, where the due time it asked for counts."""
 
     replaces: ClassVar = {"index.named.Names": _AsksWhenItLeaves}
 
@@ -100,7 +100,7 @@ class _PagesAll(Names):
 
 
 class PagedThoughSpread(Wrong):
-    """Writes pages of ids that do not tell when what is spread was asked for."""
+    """Writes pages of ids that leave out the due time for which a spread schedule asked."""
 
     replaces: ClassVar = {"index.named.Names": _PagesAll}
 

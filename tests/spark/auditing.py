@@ -1,4 +1,4 @@
-"""The audit of a stage on Spark, to be compared with that of the single process."""
+"""Runs the audit of a stage on Spark, for comparison with the audit in a single process."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -29,19 +29,19 @@ NAMES = {
     "foreign": "foreign",
     "illegible": "unreadable",
 }
-"""What the single process calls what is counted here."""
+"""The single process's names of these counts."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What an audit found, in all, by partition and one by one."""
+    """The findings of an audit: in total, by partition, and one by one."""
 
     total: Tally
     partitions: list[Tally]
     samples: list[dict[str, Any]]
 
     def outcome(self, place: str) -> str:
-        """What became of the record at a place; KeyError when it is not among the findings."""
+        """Return the fate of the record at a place. Raise KeyError if it is not among the findings."""
         return {str(sample["source"]): str(sample["outcome"]) for sample in self.samples}[place]
 
 
@@ -57,7 +57,7 @@ def audit_stage(
 
 
 def assert_same(found: Tally, report: AuditReport) -> None:
-    """Assert that both audits say the same of every record."""
+    """Assert that both audits have the same counts."""
     here = {of: found.counts[name] for name, of in NAMES.items()}
     there = {of: getattr(report, of) for of in NAMES.values()}
     assert here == there, f"{here}\n{there}\n{report.samples}"

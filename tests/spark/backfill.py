@@ -1,4 +1,4 @@
-"""What a job has staged, read back by position, and what the rules say of the same log."""
+"""Reads back the staged buckets of a job by position, and decides the same log by the rules."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ COMPACT = {"cleanup.policy": "compact"}
 
 
 def delay_topic(stage: Stage, partitions: int = 1, **options: Any) -> str:
-    """A delay topic of the stage with its backfill topic."""
+    """Create a delay topic of the stage with its backfill topic."""
     delay = stage.delay(partitions=partitions, **options)
     if f"{delay}.delay-backfill" not in stage.admin.list_topics(timeout=10).topics:
         stage.create([NewTopic(f"{delay}.delay-backfill", partitions, 1, config=COMPACT)])
@@ -34,7 +34,7 @@ def delay_topic(stage: Stage, partitions: int = 1, **options: Any) -> str:
 
 
 def config_file(stage: Stage, directory: Path) -> Path:
-    """The configuration of the stage, as its routers get it."""
+    """Write the configuration of the stage, as its routers get it. Return the file."""
     file = directory / "jobs.toml"
     tables: dict[str, Any] = {
         "kafka": stage.kafka,
@@ -46,12 +46,12 @@ def config_file(stage: Stage, directory: Path) -> Path:
 
 
 def settings_of(stage: Stage, directory: Path) -> settings.Settings:
-    """The same, read as the jobs read it."""
+    """Return the configuration of the stage as the jobs read it."""
     return settings.load(config_file(stage, directory), {})
 
 
 class Wanted(NamedTuple):
-    """An entry as it must be: when, which record, and what of it is in the segment (None: nothing)."""
+    """An expected entry: its due time, its record, and the record's content in the segment (None: no content)."""
 
     due_ms: int
     offset: int
@@ -59,7 +59,7 @@ class Wanted(NamedTuple):
 
 
 def wanted(stage: Stage, delay: str, rules: Rules, partition: int, start: int, end: int) -> list[Wanted]:
-    """The entries of [start, end), in release order, by deciding every record as the router does."""
+    """Return the entries of [start, end) in release order, from a decision on every record as the router makes it."""
     found = []
     for each in stage.records(delay):
         if each.partition != partition or not start <= each.offset < end:
@@ -72,9 +72,9 @@ def wanted(stage: Stage, delay: str, rules: Rules, partition: int, start: int, e
 
 
 def staged(stage: Stage, delay: str, partition: int = 0) -> tuple[list[Staged], list[Intent]]:
-    """What waits in the backfill topic, and the intents that stand, once all that was committed can be seen."""
+    """Return the staged buckets and open intents in the backfill topic, once all committed records are visible."""
     backfill = f"{delay}.delay-backfill"
-    # A commit is answered before its markers are written, by a coordinator that has just begun long before.
+    # A coordinator answers a commit before its markers are written; transactions that began earlier may be open, too.
     wait_until(
         lambda: log_range(stage.admin, backfill, partition)[1] == uncommitted_end(stage.admin, backfill, partition),
         f"no transaction is open on {backfill}",
@@ -84,7 +84,7 @@ def staged(stage: Stage, delay: str, partition: int = 0) -> tuple[list[Staged], 
 
 
 def entries_of(stage: Stage, delay: str, manifest: Manifest, partition: int = 0) -> list[StoredEntry]:
-    """The entries of all segments of a staged bucket, checked against its manifest."""
+    """Return the entries of all segments of a staged bucket, checked against its manifest."""
     snapshots = {each.offset: each for each in stage.records(f"{delay}.delay-snapshots") if each.partition == partition}
     found: list[StoredEntry] = []
     for ref in manifest.segments:
@@ -98,7 +98,7 @@ def entries_of(stage: Stage, delay: str, manifest: Manifest, partition: int = 0)
 
 
 def same(found: Sequence[StoredEntry], expected: Sequence[Wanted]) -> bool:
-    """Whether the entries are the expected ones in the expected order, inline."""
+    """Say whether the entries are the expected ones in the expected order, inline."""
     return [_plain(entry) for entry in found] == [_plain(entry) for entry in expected]
 
 
@@ -108,7 +108,7 @@ def _plain(entry: tuple[int, int, Record | None]) -> tuple[int, int, Any]:
 
 
 def prepared(stage: Stage, directory: Path, delay: str) -> tuple[Job, list[OffsetRange]]:
-    """An index job over everything, as it is before it has written anything."""
+    """Return an index job over the whole log, before it has written anything, and its ranges."""
     settings = settings_of(stage, directory)
     admin, topic = cluster.connect(settings), settings.delay_topic(delay)
     known = scope.look(settings, topic, admin, Asked())

@@ -1,4 +1,4 @@
-"""One Spark session for all tests, and a stage on the shared broker for each."""
+"""Provides one Spark session for all tests, and a stage on the shared broker for each."""
 
 import gc
 from collections.abc import Iterator
@@ -16,13 +16,13 @@ CONF = (
     "spark.driver.memory=1g",
     "spark.ui.enabled=false",
     "spark.sql.shuffle.partitions=4",
-    # A worker that is reused keeps the modules it has imported, which take a second.
+    # A reused worker keeps its imported modules; a new import takes a second.
     "spark.python.worker.reuse=true",
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let PySpark leave sockets to the garbage collector, as it does with that of every ``collect()``."""
+    """Let PySpark leave sockets to the garbage collector, as it does with the socket of every ``collect()``."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
@@ -30,14 +30,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def sockets_collected() -> Iterator[None]:
-    """Have them collected here, and not in a test of somebody else."""
+    """Collect the sockets here, and not during another package's test."""
     yield
     gc.collect()
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A session as a job starts it, small."""
+    """Yield a small session, started as a job starts it."""
     started = session.start("tests", CONF, print)
     yield started
     started.stop()
@@ -45,7 +45,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def stage(kafka: local_kafka.Cluster, tmp_path: Path) -> Iterator[Stage]:
-    """A stage of the test's own."""
+    """Yield a stage of the test's own."""
     stage = Stage(kafka.bootstrap, tmp_path)
     yield stage
     stage.print_logs()

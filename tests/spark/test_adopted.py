@@ -1,4 +1,4 @@
-"""Backfills that a running router adopts: every record is released once, whatever else goes on."""
+"""Tests of backfills that a running router adopts: every record is released once, despite concurrent events."""
 
 import json
 from dataclasses import replace
@@ -23,7 +23,7 @@ def adopted(router: RouterProcess, delay: str) -> float:
 
 
 def post(stage: Stage, delay: str, rng: Random, count: int, *, due_in_ms: tuple[int, int]) -> None:
-    """Records due in a span around now; some to be rejected."""
+    """Send records due in a span around now; some are to be rejected."""
     began_ms = now_ms()
     for number in range(count):
         headers: list[Header] = [("deliver-at", b"%d" % (began_ms + rng.randint(*due_in_ms))), ("n", b"%d" % number)]
@@ -63,7 +63,7 @@ def test_a_job_that_the_router_has_overtaken(spark: SparkSession, stage: Stage, 
     with stage.router() as router, Load(stage, [delay], rng, a_second=50, delays_ms=(0, 10_000)):
         router.start_and_wait()
         stage.wait_records(stage.targets[0], 1)
-        # It began when nothing had been indexed, and stages the whole range beside what the router has of it.
+        # The job began when nothing was indexed, and stages the whole range beside the router's own buckets.
         index_job.run(spark, job, records, print)
         wait_until(lambda: staged(stage, delay) == ([], []), "what was staged is gone", 60)
     with stage.router() as router:
@@ -85,7 +85,7 @@ def test_controls_are_left_to_the_router_and_all_between_them_is_staged(
     post(0, 1_000)
     stage.post(delay, ("deliver-cancel", b"7"), value=b"")
     post(1_001, 9)
-    # Of both stretches and of between; and of what comes later only.
+    # Ids of both stretches and of the records between them, and an id that only a later record has.
     for number in (8, 1_005, 2_000):
         stage.post(delay, ("deliver-cancel", b"%d" % number), value=b"")
     post(1_013, 987)
@@ -130,7 +130,7 @@ def test_controls_are_left_to_the_router_and_all_between_them_is_staged(
 def test_headers_that_no_client_hands_over_are_left_to_the_router(
     spark: SparkSession, stage: Stage, tmp_path: Path
 ) -> None:
-    """Spark's client puts U+FFFD for what is no text; the router reads it again, and rejects it as it came."""
+    """Spark's client replaces invalid text by U+FFFD; the router reads the record again, and rejects it unchanged."""
     delay = delay_topic(stage, default_target=stage.target(), config={"max.message.bytes": "2000000"})
     due = (b"deliver-at", b"%d" % (now_ms() + 1_000))
     names = [b"fine", b"\xff", b"trace\0id", b"\xed\xa0\x80", "\N{REPLACEMENT CHARACTER}".encode(), b""]

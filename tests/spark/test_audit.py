@@ -1,4 +1,4 @@
-"""The audit on Spark against a real broker: it finds what is planted and nothing else, like the single process."""
+"""Tests of the audit on Spark with a real broker: it finds exactly the planted faults, like the single process."""
 
 import json
 import time
@@ -20,7 +20,7 @@ from tests.integration.scenario import Header, Load, Stage, now_ms, wait_until
 from tests.spark.auditing import assert_same, audit_stage
 from tests.spark.backfill import delay_topic
 
-# Several jobs of Spark each, and whatever else the machine has to do meanwhile.
+# Each test runs several Spark jobs, on a machine with other work.
 pytestmark = pytest.mark.timeout(600)
 
 AFTER: Header = ("deliver-after", b"1")
@@ -29,7 +29,7 @@ REJECTION: list[Header] = [("delay-error", b"X"), ("delay-error-message", b"x")]
 
 
 class Hand:
-    """Releases and rejects by hand, as a router would or as it should not."""
+    """Releases and rejects by hand, with or without errors."""
 
     def __init__(self, stage: Stage) -> None:
         self.producer = Producer({**stage.kafka, "transactional.id": stage.word, "linger.ms": 0})
@@ -45,7 +45,7 @@ class Hand:
     def open(
         self, topic: str, source: str, *headers: Header, value: bytes = b"v", key: bytes = b"k", partition: int = 0
     ) -> None:
-        """Write within the transaction that is open."""
+        """Write within the open transaction."""
         named = [*headers, ("delay-source", source.encode())]
         self.producer.produce(topic, value, key, partition, headers=list(named))
         self.producer.flush()
@@ -218,11 +218,11 @@ def test_of_several_moves_in_one_transaction_the_last_is_written_and_each_is_ans
     cancels = [stage.send(delay, ("deliver-cancel", b"a")) for _ in range(2)]
     answer(moves[0], "move", "moved", first)
     answer(moves[1], "move", "moved", moves[0])
-    # What another one would have moved is too large to be written again.
+    # The result of this move would be too large to be written again.
     answer(moves[2], "move", "not-moved")
     answer(moves[3], "move", "moved", moves[1])
     answer(cancels[0], "cancel", "cancelled", moves[3])
-    # One that cancels has moved nothing, so nobody can take that.
+    # A cancel has moved nothing, so another control cannot take its result.
     answer(cancels[1], "cancel", "cancelled", cancels[0])
     settled(stage, delay, 7)
     wait_until(lambda: stage.audit().answered == 6, "everything is visible")

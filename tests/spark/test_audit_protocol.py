@@ -1,4 +1,4 @@
-"""Due times, targets and digests worked out by Spark, against the reading that the router and its auditor have."""
+"""Tests of due times, targets and digests computed by Spark, compared with the router and the auditor."""
 
 import random
 

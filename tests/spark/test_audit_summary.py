@@ -1,4 +1,4 @@
-"""Counts and percentiles by Spark against plain arithmetic."""
+"""Tests of counts and percentiles by Spark against plain arithmetic."""
 
 from math import ceil
 from random import Random

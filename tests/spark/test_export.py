@@ -1,4 +1,4 @@
-"""What is pending as a table, beside a running router, against what was sent, released, rejected and cancelled."""
+"""Tests of the table of pending records, beside a running router, against the records in the topics."""
 
 import json
 from base64 import b64decode
@@ -27,7 +27,7 @@ FAR_MS = 3_600_000
 
 
 class Place(NamedTuple):
-    """Where a record of the delay topic lies."""
+    """The place of a record in the delay topic."""
 
     partition: int
     offset: int
@@ -45,7 +45,7 @@ def export(stage: Stage, folder: Path, delay: str, *options: str) -> dict[str, i
 
 
 def rows(spark: SparkSession, path: Path) -> dict[Place, Any]:
-    """Rows by their place, of which none may be there twice."""
+    """Return the rows by their place; no place may occur twice."""
     found = spark.read.parquet(str(path)).collect()
     by_place = {Place(row.partition, row.offset): row for row in found}
     assert len(by_place) == len(found)
@@ -53,7 +53,7 @@ def rows(spark: SparkSession, path: Path) -> dict[Place, Any]:
 
 
 def pending(stage: Stage, delay: str) -> dict[Place, Any]:
-    """The oracle: schedules that were sent, less those that have left or were named in a receipt, by their places."""
+    """Return the expected rows by place: the schedules sent, except if they have left or a receipt names them."""
     sent = {Place(each.partition, each.offset): each for each in stage.records(delay)}
     gone = set()
     for topic in (*stage.targets, f"{delay}.rejected"):
@@ -72,13 +72,13 @@ CONTROLS = ("deliver-cancel", "deliver-move")
 
 
 def far(number: int, rng: Random | None, began_ms: int) -> Header:
-    """Scattered, or in the order in which they are written, which makes segments that point to the log."""
+    """Return a due time: scattered, or in the order of the log, which makes segments with pointers."""
     after_ms = rng.randrange(FAR_MS) if rng else number
     return "deliver-at", b"%d" % (began_ms + FAR_MS + after_ms)
 
 
 def act(stage: Stage, delay: str, began_ms: int) -> int:
-    """Cancel and move some of each partition; how many receipts there will be."""
+    """Cancel and move some schedules of each partition. Return the number of expected receipts."""
     controls = 0
     for partition in range(PARTITIONS):
         for number in range(0, 300, 20):
@@ -110,12 +110,12 @@ def test_beside_a_running_router_it_is_what_was_sent_and_neither_left_nor_cancel
     stage.create([NewTopic(policies, 1, 1, config={"cleanup.policy": "compact"})])
     began_ms = now_ms()
     post(stage, delay, rng, 0, 150, began_ms)
-    # Enough of them in due order that a segment had rather point to them.
+    # Enough records in due order, so that a segment prefers pointers.
     for number in range(1_000, 1_500):
         stage.post(delay, far(number, None, began_ms), value=b"%d" % number, partition=2)
     stage.flush()
     settings = settings_of(stage, tmp_path)
-    # Buckets that are adopted, each with a watermark of its own at first.
+    # Adopted buckets, each with its own watermark at first.
     index_job.index(spark, settings, settings.delay_topic(delay), Asked(), Options(task_records=1_000), print)
     with stage.router(policies_topic=policies) as router:
         router.start_and_wait()
@@ -166,9 +166,9 @@ def test_beside_a_running_router_it_is_what_was_sent_and_neither_left_nor_cancel
 
 
 def halted(router: RouterProcess, stage: Stage, delay: str, folder: Path, spark: SparkSession) -> None:
-    """A router that stands still has not indexed what comes in: it is told apart."""
+    """Export from a stopped router: the export reports the records that it has not indexed."""
     router.stop()
-    # What it had indexed since its last transaction is not in its state: nothing is committed for that alone.
+    # Records indexed since its last transaction are not in its state: indexing alone commits nothing.
     left = export(stage, folder, delay, str(folder / "stopped"), "--partition", "1")["not_indexed"]
     stage.send(delay, ("deliver-at", b"%d" % (now_ms() + FAR_MS)), value=b"late one", partition=1)
     stage.send(delay, ("deliver-cancel", b"1-1"), value=b"", partition=1)
@@ -182,9 +182,9 @@ def halted(router: RouterProcess, stage: Stage, delay: str, folder: Path, spark:
 
 
 def into_a_database(stage: Stage, delay: str, folder: Path, spark: SparkSession) -> None:
-    """The same in Derby, which Spark brings along: without lists, and never over what is there without being told."""
+    """Export the same to Derby, which Spark includes: without lists, and never over existing rows without a request."""
     assert spark.sparkContext._jvm is not None
-    # Its log would lie where the tests were started.
+    # Otherwise its log would lie in the folder where the tests were started.
     spark.sparkContext._jvm.System.setProperty("derby.stream.error.file", str(folder / "derby.log"))
     url = f"jdbc:derby:{folder / 'database'};create=true"
     of_database = ("pending", "--format", "jdbc", "--option", f"url={url}", "--partition", "1")
@@ -217,12 +217,12 @@ def into_a_database(stage: Stage, delay: str, folder: Path, spark: SparkSession)
 
 
 def held(stage: Stage, delay: str) -> int:
-    """How many records wait for their targets."""
+    """Return the number of records that wait for their targets."""
     return sum(key.startswith(b"held/") for _, key in latest(stage, delay))
 
 
 def latest(stage: Stage, delay: str) -> dict[tuple[int, bytes], bytes]:
-    """What the state topic holds, by partition and key."""
+    """Return the content of the state topic, by partition and key."""
     state: dict[tuple[int, bytes], bytes | None] = {}
     for each in stage.records(f"{delay}.delay-state"):
         state[each.partition, each.key or b""] = each.value
@@ -230,7 +230,7 @@ def latest(stage: Stage, delay: str) -> dict[tuple[int, bytes], bytes]:
 
 
 def bucket_kinds(stage: Stage, delay: str) -> set[str]:
-    """Placements of the segments that manifests of now name."""
+    """Return the placements of the segments in present manifests."""
     return {
         ref.placement.name.lower()
         for (_, key), value in latest(stage, delay).items()

@@ -1,4 +1,4 @@
-"""``index``: what it stages is what the router would have indexed, whatever happens to its tasks."""
+"""Tests of ``index``: it stages the same entries that the router would have indexed, despite failures of its tasks."""
 
 import re
 import time
@@ -33,7 +33,7 @@ SMALL = Options(bucket_records=500, task_records=250)
 
 
 def headers_of(rng: Random, number: int) -> list[Header]:
-    """Every kind of record: due now or within a day, at once, and rejected ones."""
+    """Return headers of every kind: due now or within a day, at once, and rejected ones."""
     headers: list[Header] = [("n", b"%d" % number), ("n", None), ("e", b"")]
     match rng.randrange(10):
         case 0:
@@ -80,7 +80,7 @@ def index(
 
 
 def check(stage: Stage, directory: Path, delay: str, partition: int, found: list[Staged]) -> list[Wanted]:
-    """Every staged bucket holds exactly what the rules say of its range; returns all of it in release order."""
+    """Assert that every staged bucket matches the rules in its range. Return all entries in release order."""
     rules = settings_of(stage, directory).delay_topic(delay).rules
     everything: list[Wanted] = []
     for each in found:

@@ -1,4 +1,4 @@
-"""Attempts that are killed, repeated or refused at the end leave nothing that anybody believes in."""
+"""Tests that attempts which are killed, repeated or refused at the end leave no trusted buckets."""
 
 import dataclasses
 import os
@@ -59,7 +59,7 @@ def test_a_killed_job_has_staged_nothing_and_is_run_again(
         try:
             wait_until(lambda: bool(stage.records(f"{delay}.delay-snapshots")), "the first segment", 120)
         finally:
-            # With its JVM and workers: the session is the job's own.
+            # The JVM and the workers, too: the job has its own session.
             os.killpg(job.pid, signal.SIGKILL)
     found, intents = staged(stage, delay)
     assert found == []

@@ -1,4 +1,4 @@
-"""``index`` with the kernel and without it: the same segments, byte for byte, and it says which it was."""
+"""Tests that ``index`` writes the same bytes with the kernel and without it, and reports which it used."""
 
 from pathlib import Path
 from random import Random
@@ -33,7 +33,7 @@ def some_headers(rng: Random, number: int) -> list[Header]:
 def indexed(
     spark: SparkSession, stage: Stage, directory: Path, delay: str
 ) -> tuple[list[bytes | None], list[bytes | None], str, list[str]]:
-    """Segments and pages of ids that a job has staged, what it says of its kernel, and what it has said."""
+    """Return the staged segments and pages of ids, the job's report of its kernel, and its messages."""
     settings, said = settings_of(stage, directory), list[str]()
     topic, options = settings.delay_topic(delay), Options(task_records=700)
     outcome = index_job.index(spark, settings, topic, Asked(), options, said.append)

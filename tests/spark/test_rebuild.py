@@ -1,4 +1,4 @@
-"""``rebuild``: what is pending after the state was lost, and a router that goes on from it."""
+"""Tests of ``rebuild``: the pending records after a loss of the state, and a router that goes on from them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -71,7 +71,7 @@ def test_a_router_goes_on_after_its_state_was_lost(
             rebuild(spark, stage, tmp_path, delay)
         router.stop()
     admin = cluster.connect(settings_of(stage, tmp_path))
-    # A static member is one until its session ends.
+    # A static member remains one until its session ends.
     wait_until(lambda: not cluster.group_members(admin, stage.group_id), "end of the router's session")
     with pytest.raises(JobError, match="it is not lost"):
         rebuild(spark, stage, tmp_path, delay)
@@ -113,7 +113,7 @@ def test_what_the_targets_no_longer_hold_must_be_spoken_for(spark: SparkSession,
 
 
 def named(name: bytes, due_ms: int, *more: Header) -> list[Header]:
-    """A schedule of that id."""
+    """Return the headers of a schedule with that id."""
     return [("deliver-id", name), ("deliver-at", b"%d" % due_ms), *more]
 
 
@@ -142,7 +142,7 @@ def test_what_controls_have_cancelled_is_not_pending_again(spark: SparkSession, 
     rebuild(spark, stage, tmp_path, delay)
 
     by_value = {each.value: each.offset for each in stage.records(delay)}
-    # The last of its value is the one that was appended for what was moved.
+    # The last record with a value is the one that was appended by a move.
     pending = {by_value[name] for name in (b"kept", b"instead", b"moved", b"open")}
     assert pending_offsets(stage, delay) == sorted(pending)
     with stage.router() as router:
@@ -185,7 +185,7 @@ def test_a_list_that_a_receipt_left_out_cannot_be_made_up(spark: SparkSession, s
 
 
 def provenance(delay: str, offset: int, sent_ms: int) -> list[Header]:
-    """What a released record says of its origin."""
+    """Return the headers with the origin of a released record."""
     sent: Header = ("delay-source-timestamp", b"%d" % sent_ms)
     return [("delay-due", b"1"), ("delay-source", f"{delay}/0/{offset}".encode()), sent]
 
@@ -216,7 +216,7 @@ def test_what_others_write_into_a_target_is_not_taken_for_released(
     stage.send(other, own, ("more", b"1"), *said(5), key=b"k", value=b"v")
     stage.send(out, own, *said(6), key=b"k", value=b"v")  # its target is the other
     stage.send(f"{delay}.rejected", at, own, *said(7), key=b"k", value=b"v")
-    # And what the router writes, one of it when x-key was an alias of deliver-key.
+    # The router's own writes, one of them from the time when x-key was an alias of deliver-key.
     stage.send(out, own, *said(by_default), ("delay-id", b"an id"), ("delay-hops", b"1"), key=b"k", value=b"v")
     place: Header = ("delay-source", f"{delay}/0/{rejected}".encode())
     planted: Header = ("delay-source", f"{delay}/0/0".encode())
@@ -241,12 +241,12 @@ def test_an_emptied_log_still_says_where_to_go_on(spark: SparkSession, stage: St
 def test_a_router_goes_on_after_its_state_has_lost_its_beginning(
     spark: SparkSession, stage: Stage, tmp_path: Path
 ) -> None:
-    """What is left, of buckets and of what is held, is given up for what the job has staged."""
+    """The remaining buckets and held records are given up in favour of the staged ones."""
     out = stage.target()
     delay = delay_topic(
         stage, default_target=out, max_delay="1h", seal_age="1s", seal_records=100, seal_beyond="0s", max_buckets=2
     )
-    # So late that the job is through by then, however long Spark takes to start.
+    # Late enough for the end of the job, even if Spark starts slowly.
     due_ms = now_ms() + 90_000
     with stage.router() as router:
         router.start_and_wait()

@@ -1,4 +1,4 @@
-"""``rebuild`` of a delay topic with recurring schedules: they go on where they stand, or it is told how many end."""
+"""Tests of ``rebuild`` with recurring schedules: they continue, or the number of ended ones is reported."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The jobs on a broker with TLS, SASL/SCRAM and ACLs, each with exactly what ``check --acls --job`` lists."""
+"""Tests of the jobs on a broker with TLS, SASL/SCRAM and ACLs, each with just the rights of ``check --acls --job``."""
 
 import csv
 import json
@@ -37,12 +37,12 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def stage(broker: Secured, tmp_path: Path) -> Stage:
-    """A stage behind the plain listener, where the test may do everything."""
+    """Return a stage behind the plain listener, where the test has all rights."""
     return Stage(broker.plain, tmp_path)
 
 
 def configuration(broker: Secured, stage: Stage, folder: Path) -> Path:
-    """The configuration of the jobs, which come in by the front door."""
+    """Write the configuration of the jobs, which connect through the secured listener. Return the file."""
     file = folder / "jobs.toml"
     tables: dict[str, Any] = {
         "kafka": {"bootstrap.servers": broker.bootstrap, **broker.client(USER)},
@@ -54,7 +54,7 @@ def configuration(broker: Secured, stage: Stage, folder: Path) -> Path:
 
 
 def grant(broker: Secured, config: Path, job: str) -> None:
-    """What is listed for the job, and nothing else."""
+    """Grant the rights that are listed for the job, and no others."""
     if left := [Acl(*each, why="") for each in broker.granted(USER)]:
         broker.revoke(USER, *left)
     done = CliRunner().invoke(router_cli, ["check", "--acls", "--json", "--job", job, "--config", str(config)])

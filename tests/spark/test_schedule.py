@@ -1,4 +1,4 @@
-"""Tables become records of a delay topic on real Spark and Kafka, with a router that releases them."""
+"""Tests that turn tables into records of a delay topic on real Spark and Kafka, with a router that releases them."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from tests.spark.auditing import audit_stage
 from tests.spark.backfill import delay_topic
 from tests.spark.conftest import CONF
 
-# Several jobs of Spark each, and whatever else the machine has to do meanwhile.
+# Each test runs several Spark jobs, on a machine with other work.
 pytestmark = pytest.mark.timeout(600)
 
 SCHEMA = "due timestamp, target string, key string, value string, headers array<struct<key:string,value:binary>>"
@@ -87,7 +87,7 @@ def test_from_a_table_to_the_targets_and_not_twice(spark: SparkSession, stage: S
 
 
 def _placed_by_kafka(stage: Stage, key: bytes, partitions: int) -> int:
-    """Where librdkafka's own partitioner puts a key."""
+    """Return the partition of a key by librdkafka's own partitioner."""
     probe = f"{stage.word}.probe"
     if probe not in stage.admin.list_topics(timeout=10).topics:
         stage.create([NewTopic(probe, partitions, 1)])
@@ -288,7 +288,7 @@ def test_killed_in_the_middle_and_run_again(spark: SparkSession, stage: Stage, t
                 return sum(each.done for each in ledger.read([0, 1]).values())
 
             wait_until(lambda: done() > 200 or job.poll() is not None, "the job writes", 120)
-            # Spark's Python workers are in groups of their own and live on for a moment: they must be shut out.
+            # Spark's Python workers have their own process groups and live on for a moment: they must be shut out.
             os.killpg(job.pid, signal.SIGKILL)
             job.wait()
             assert 200 < done() < count, (tmp_path / "killed.log").read_text()

@@ -1,4 +1,4 @@
-"""The writer of a delay partition, without Spark: interrupted anywhere and begun again, every row is there once."""
+"""Tests the writer of a delay partition without Spark: after any interruption and a restart, every row exists once."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ class Killed(Exception):
 
 def make_rows(count: int = ROWS, partition: int = 0) -> list[Sorted]:
     made = [Row(str(number), None, b"k%d" % number, b"%d" % number) for number in range(count)]
-    # One row three times, and one that is not to be written.
+    # One row three times, and one that must not be written.
     rows = [Sorted(partition, digest_of(row), row.value != b"7", row.key, row.value, ()) for row in made]
     return sorted([*rows, rows[3], rows[3]], key=lambda row: row.digest)
 

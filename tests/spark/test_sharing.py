@@ -1,4 +1,4 @@
-"""Each slot gets a task of its own: our idea of Spark's hash against Spark's."""
+"""Tests that each slot gets its own task: the project's copy of Spark's hash against Spark's own."""
 
 from pyspark.sql import SparkSession
 

@@ -1,1 +1,1 @@
-"""The project as users get it: the wheel that is built, what is in it, and the unit tests on what it installs."""
+"""Tests the project as users get it: the built wheel, its content, and the unit tests on the installed code."""

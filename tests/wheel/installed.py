@@ -1,4 +1,4 @@
-"""Building the wheel, and commands in an environment into which it was installed."""
+"""Builds the wheel, and runs commands in an environment into which it was installed."""
 
 import os
 import subprocess
@@ -32,12 +32,12 @@ class Installed:
 
     @property
     def packages(self) -> Path:
-        """Where its packages are."""
+        """The folder of its packages."""
         scheme = sysconfig.get_preferred_scheme("prefix")
         return Path(sysconfig.get_path("purelib", scheme, {"base": str(self.home), "platbase": str(self.home)}))
 
     def run(self, *command: str, cwd: Path, timeout_s: float = 60) -> "subprocess.CompletedProcess[str]":
-        """Run a program of its ``bin`` where nothing of the source tree can be imported."""
+        """Run a program of its ``bin``, with the source tree out of reach of imports."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         call = [str(self.home / "bin" / command[0]), *command[1:]]
         return subprocess.run(

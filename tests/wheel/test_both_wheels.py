@@ -1,4 +1,4 @@
-"""The wheels of a release, as ``make wheels`` builds them, where neither a compiler nor anything else is."""
+"""Tests the wheels of a release, as ``make wheels`` builds them, in environments without a compiler."""
 
 import os
 import shutil
@@ -27,14 +27,14 @@ def _make(folder: Path) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """With the kernel, and pure."""
+    """Return the wheels of a release: with the kernel, and pure."""
     if not any(map(shutil.which, COMPILERS)) and os.environ.get("CI") != "true":
         pytest.skip("no C compiler: there is no wheel with the kernel to be had")
     return _make(tmp_path_factory.mktemp("dist"))
 
 
 def _without_compiler(folder: Path) -> dict[str, str]:
-    """Variables with a PATH that has nothing, and without what else could name a compiler."""
+    """Return variables with an empty PATH, and without other variables that could name a compiler."""
     (folder / "empty").mkdir()
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("CC", "PYTHON", "DELAY_ROUTER"))}
     return kept | {"PATH": str(folder / "empty")}
@@ -49,7 +49,7 @@ def _run(environment: dict[str, str], *command: object) -> str:
 
 
 class Kernels(NamedTuple):
-    """What is said of the kernel by a router, by a task of a Spark job, and by one with the zip for Spark in front."""
+    """Reports of the kernel by a router, by a task of a Spark job, and by one with the zip for Spark in front."""
 
     router: str
     job: str
@@ -60,7 +60,7 @@ _ASK_JOB: Final = "from spark_backfill import kernel; print('kernel:', kernel.ch
 
 
 def _kernels_of(wheel: Path, folder: Path) -> Kernels:
-    """What is said where this wheel alone was installed."""
+    """Return the reports in an environment with this wheel alone."""
     environment = _without_compiler(folder)
     assert not any(shutil.which(name, path=environment["PATH"]) for name in COMPILERS)
     python = folder / "bare" / "bin" / "python"
@@ -95,7 +95,7 @@ def test_the_pure_one_says_that_it_has_none(wheels: list[Path], tmp_path: Path) 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="named by the oldest Linux it runs on")
 def test_the_compiled_one_is_named_by_the_oldest_linux_it_runs_on(wheels: list[Path]) -> None:
-    """An index takes no other, and pip installs it on that Linux or a newer one only."""
+    """An index accepts no other tag, and pip installs the wheel on that Linux or a newer one only."""
     native, _ = wheels
     tag = f"cp{sys.version_info[0]}{sys.version_info[1]}"
     assert f"-{tag}-{tag}-manylinux" in native.name

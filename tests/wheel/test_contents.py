@@ -1,4 +1,4 @@
-"""The wheel installs exactly the four rooms at top level, with the files they need besides code."""
+"""Tests that the wheel installs exactly the four top-level packages, with their data files."""
 
 import zipfile
 from pathlib import Path, PurePosixPath
@@ -42,7 +42,7 @@ def test_every_module_and_its_data_are_in_it(contents: zipfile.Path) -> None:
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert {"sidecar/local_kafka/pom.xml", "sidecar/local_kafka/log4j2.yaml"} <= wanted
-    # Without it a type checker takes the annotations of an installed package for absent.
+    # Without it a type checker ignores the annotations of an installed package.
     assert {f"{room}/py.typed" for room in rooms} <= wanted
     assert wanted <= packed
 

@@ -1,4 +1,4 @@
-"""What the wheel installs runs, is typed, and passes the unit tests, with the source tree out of reach."""
+"""Tests that the installed wheel runs, has types, and passes the unit tests, with the source tree out of reach."""
 
 import shutil
 from pathlib import Path
@@ -43,15 +43,15 @@ def test_its_types_are_seen_by_those_who_import_it(installed: Installed, tmp_pat
     assert 'Argument "to" to "deliver" has incompatible type "int"' in done.stdout, done.stdout
 
 
-# Two minutes on a machine that has nothing else to do.
+# Two minutes on an idle machine.
 @pytest.mark.timeout(1_800)
 def test_the_unit_tests_pass_on_it(installed: Installed, tmp_path: Path) -> None:
-    """What they import of the source is what was installed: none of it lies beside them."""
+    """The tests import the installed code: none of the source lies beside them."""
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for name in ("__init__.py", "conftest.py"):
         (tmp_path / "tests").mkdir(exist_ok=True)
         shutil.copy(ROOT / "tests" / name, tmp_path / "tests" / name)
-    # Those of the jobs read documents and make the zip for executors: they are about the source tree.
+    # The tests of the jobs read documents and make the zip for executors, so they need the source tree.
     for folder in ("support", "wire", "unit/index", "unit/snapshots", "unit/sidecar"):
         shutil.copytree(ROOT / "tests" / folder, tmp_path / "tests" / folder)
     assert not any((tmp_path / room).exists() for room in ROOMS)

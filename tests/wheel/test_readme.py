@@ -1,4 +1,4 @@
-"""README's first commands, as they are printed: build, install with uv into an environment of its own, and `dev`."""
+"""Runs README's first commands as printed: build, install with uv into a new environment, and `dev`."""
 
 import os
 import re
@@ -20,7 +20,7 @@ PORT: Final = 9092
 
 
 def first_commands() -> list[str]:
-    """The lines of the first block under `Try it`."""
+    """Return the lines of the first block under `Try it`."""
     section = (ROOT / "README.md").read_text(encoding="utf-8").split("\n## Try it\n")[1]
     block = re.search(r"```sh\n(.*?)```", section, re.DOTALL)
     assert block is not None
@@ -43,7 +43,7 @@ def shell(line: str, folder: Path, environment: Mapping[str, str]) -> str:
 
 @pytest.fixture
 def bare(tmp_path: Path) -> dict[str, str]:
-    """Variables without a trace of this project, and with a folder of the test for what uv installs."""
+    """Return variables without a trace of this project, and with a folder of the test for uv's installations."""
     uv = shutil.which("uv", path=str(Path(sys.executable).parent))
     assert uv is not None
     (tmp_path / "bin").mkdir()
@@ -66,7 +66,7 @@ def test_the_first_commands_lead_to_a_delayed_record(
     if not local_kafka.is_free(PORT):
         pytest.skip(f"somebody listens on port {PORT}, which is dev's by default")
     make, install, dev = first_commands()
-    # Built by the fixture as `make wheel` does; a test must not install into the environment that runs it.
+    # The fixture has built it like `make wheel`; a test must not install into the environment that runs it.
     assert make == "make wheel"
     (tmp_path / "dist").mkdir()
     shutil.copy(wheel, tmp_path / "dist")

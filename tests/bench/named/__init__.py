@@ -1,6 +1,6 @@
-"""What is promised of named and recurring schedules: cancels, receipts, finding, series (``make bench-named``).
+"""Benchmarks of named and recurring schedules: cancels, receipts, finding, series (``make bench-named``).
 
-Each benchmark has a router of its own, and reads back from the topics what became of what it asked for.
+Each benchmark has its own router, and reads back the fate of its records from the topics.
 """
 
 from collections.abc import Callable, Iterator

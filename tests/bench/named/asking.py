@@ -1,4 +1,4 @@
-"""One client of the admin API that asks for all it may, as a process of its own: path after path, page after page."""
+"""Runs one client of the admin API that sends as many requests as it may, path after path, page after page."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ MOST_PER_S: Final = 150
 
 
 def ask(listen: str, token: str, paths: Sequence[str], windows: Sequence[tuple[int, int]]) -> None:
-    """Ask for each of ``paths`` in turn, all pages of it, within each window; answer with what came back."""
+    """Request each of ``paths`` in turn, with all its pages, within each window; answer with the results."""
     asker, pages = Asker(listen, token), _Pages(paths)
     shown = ended = 0
     for begin_ms, end_ms in windows:
@@ -34,14 +34,14 @@ def ask(listen: str, token: str, paths: Sequence[str], windows: Sequence[tuple[i
 
 
 class _Pages:
-    """Which page is next."""
+    """The next page to request."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths: Iterator[str] = cycle(paths)
         self._begun = self.path = next(self._paths)
 
     def go_on(self, next_from: str | None) -> None:
-        """The page that was asked for says where the next one begins; None: it was the last."""
+        """Move to the page after this one, or to the next path if it was the last (None)."""
         if next_from is None:
             self._begun = self.path = next(self._paths)
         else:

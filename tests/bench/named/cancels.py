@@ -1,8 +1,7 @@
-"""Half a million cancels against millions pending, and finding one of them by its id.
+"""Measures half a million cancels with millions of pending records, and the search for one of them by id.
 
-Everything pending lies in buckets when it begins. One in ten records has an id, and half of those are cancelled, spread
-over all buckets. The first control that a router meets has it read which ids the buckets hold; that is measured by
-itself.
+At the beginning all pending records lie in buckets. One in ten records has an id; half of these are cancelled, spread
+over all buckets. The first control makes the router read the ids of its buckets, which is measured separately.
 """
 
 import time
@@ -33,7 +32,7 @@ FOUND_MS: Final = 200
 
 
 def cancels(context: Context) -> Iterator[Row]:
-    """Measure the first cancel, then all the others at once, what of them stays in the state, and finding by id."""
+    """Measure the first cancel, all the others at once, the remainder in the state, and the search by id."""
     count = context.sizes.large_records
     what = f"{count / 1e6:g} M pending"
     with api() as served, router.running(context.bootstrap, topic={"seal_age": "10s"}, admin=served.settings) as under:
@@ -65,7 +64,7 @@ def _state_bytes(context: Context, under: Router) -> int:
 
 
 def _fill(context: Context, under: Router, count: int) -> None:
-    """Write them, all due in an hour or later, and wait until they are sealed."""
+    """Write the records, due in an hour or later, and wait until they are sealed."""
     due_ms = workload.now_ms() + scatter.lead_ms(count) + scatter.HOUR_MS
     dues_ms = scatter.due_times(context, count, due_ms, scatter.HOUR_MS)
 
@@ -93,7 +92,7 @@ def _taken_s(
 
 
 def _finds(under: Router, served: Api, count: int) -> Lateness:
-    """Ask for pending schedules by their id, one after the other."""
+    """Request pending schedules by their id, one after the other. Return the answer times."""
     begin_ms = workload.now_ms()
     wanted = FINDS_MS // 1_000 * FINDS_PER_S
     every = max(count // wanted // CANCELLED_EVERY, 1) * CANCELLED_EVERY

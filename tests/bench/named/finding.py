@@ -1,7 +1,7 @@
-"""What looking for pending schedules adds to the lateness of releases, asked of the router that releases them.
+"""Measures the lateness that searches for pending schedules add to the releases of the same router.
 
-Records are due all the time, scattered. In every third window one client finds one schedule after the other by its id,
-in every third one pages through everything that is pending and begins again at its end, each as fast as it may. Windows
+Scattered records are due all the time. In every third window one client searches for one schedule after the other by
+id. In every third window it pages through all pending schedules, again and again. Both go as fast as allowed. Windows
 of all three kinds take turns in one run.
 """
 
@@ -26,7 +26,7 @@ Window = tuple[int, int]
 
 
 def finding(context: Context) -> Iterator[Row]:
-    """Measure p99 of lateness with nothing asked, beside finding by id, and beside paging."""
+    """Measure p99 of lateness without requests, with searches by id, and with paging."""
     with api() as served, router.running(context.bootstrap, topic={"seal_age": "10s"}, admin=served.settings) as under:
         yield from _measured(context, under, served)
 
@@ -41,7 +41,7 @@ def _measured(context: Context, under: router.Router, served: Api) -> Iterator[R
     scatter.write(context, under, due_times_ms)
     under.wait_standing("indexed", lambda at: at.cursor >= named + count or at.pending >= named + count, first_ms)
     windows = [(first_ms + n * window_ms, first_ms + (n + 1) * window_ms - 1) for n in range(3 * TURNS)]
-    # There and back, so that none of them has the machine more settled than the others.
+    # The turns go forward and backward, so that no kind of window always finds the machine more settled.
     calm, by_id, paging = ([windows[n], windows[-1 - n]] for n in range(3))
     ids = [schedules.path(under.delay_topic, number) for number in range(0, named, named // IDS)]
     clients = [
@@ -75,7 +75,7 @@ def _measured(context: Context, under: router.Router, served: Api) -> Iterator[R
 
 
 def _name(context: Context, under: router.Router, count: int) -> None:
-    """Have schedules with ids sealed that are due in an hour or later."""
+    """Write schedules with ids, due in an hour or later, and wait until they are sealed."""
     far_ms = workload.now_ms() + scatter.HOUR_MS
     workload.fill(
         context.bootstrap,

@@ -1,9 +1,9 @@
-"""How soon a cancel has its receipt, beside a steady release and with nothing else to do.
+"""Measures the time from a cancel to its receipt, beside a steady release and in an idle partition.
 
-Beside a release: records are due all the time, scattered; in every second window schedules that are due in an hour are
-cancelled one by one. Windows with and without take turns in one run, which tells what cancelling adds to lateness.
+Beside a release, scattered records are due all the time; in every second window schedules that are due in an hour are
+cancelled one by one. Windows with and without cancels take turns in one run, which shows the lateness that they add.
 
-With nothing else to do: all schedules lie in buckets, and each cancel has the router read pages of their ids.
+In the idle partition all schedules lie in buckets, and each cancel makes the router read pages of their ids.
 """
 
 import math
@@ -34,7 +34,7 @@ SEALED_WITHIN_MS: Final = 120_000
 
 
 def receipts(context: Context) -> Iterator[Row]:
-    """Measure the time from writing a cancel to reading its receipt, in a partition that is busy and in an idle one."""
+    """Measure the time from the write of a cancel to the read of its receipt, in a busy and in an idle partition."""
     yield from _beside_releases(context)
     yield from _in_idle_partition(context)
 
@@ -56,7 +56,7 @@ def _in_idle_partition(context: Context) -> Iterator[Row]:
 
 
 def _cancelled_one_by_one(context: Context, delay_topic: str, heard: schedules.Receipts) -> list[float]:
-    """Cancel some of them, each when the one before has its receipt; the first has clients made, and does not count."""
+    """Cancel schedules, each after the previous receipt; the first one creates clients, and does not count."""
     producer = workload.ordered_producer(context.bootstrap, 0)
     taken_ms: list[float] = []
     for turn in range(1 + IDLE_CANCELS):
@@ -97,7 +97,7 @@ def _beside_releases(context: Context) -> Iterator[Row]:
         asked_ms: dict[int, float] = {}
         producer = workload.ordered_producer(context.bootstrap, 0)
         with receipts_of(context.bootstrap, under.delay_topic) as heard:
-            # The first one has the router read which ids its buckets hold.
+            # The first cancel makes the router read the ids of its buckets.
             workload.produce(producer, under.delay_topic, schedules.cancel(0))
             heard.wait(1, TIMEOUT_S)
             for turn, window in enumerate(busy_windows):
@@ -110,7 +110,7 @@ def _beside_releases(context: Context) -> Iterator[Row]:
                     workload.produce(producer, under.delay_topic, schedules.cancel(cancelled))
             heard.wait(1 + len(asked_ms), TIMEOUT_S)
         workload.sleep_until(windows[-1][1] + 1_000)
-        # What was cancelled in a bucket counts as pending until it is due.
+        # A cancelled record in a bucket counts as pending until it is due.
         under.wait_pending(lambda pending: pending <= len(heard.heard_ms), until_ms=workload.now_ms() + 60_000)
         under.process.stop()
         reader = TargetReader(context.bootstrap, under.delay_topic, under.target)

@@ -1,4 +1,4 @@
-"""What the benchmarks of named schedules write, and how they hear what became of it."""
+"""Writes the records of the benchmarks of named schedules, and reads their receipts."""
 
 import json
 import time
@@ -16,34 +16,34 @@ CHUNK: Final = 10_000
 
 
 def named(due_ms: int, target: str, number: int) -> workload.Headers:
-    """A schedule with an id of its own."""
+    """Return the headers of a schedule with its own id."""
     return [*workload.headers(due_ms, target), ("deliver-id", id_of(number))]
 
 
 def cancel(number: int) -> workload.Headers:
-    """What cancels it."""
+    """Return the headers of a record that cancels a schedule."""
     return [("deliver-cancel", id_of(number))]
 
 
 def path(topic: str, number: int) -> str:
-    """Where the admin API finds it."""
+    """Return the path of a schedule in the admin API."""
     return f"/api/v1/topics/{topic}/schedules?id={id_of(number).decode()}"
 
 
 def id_of(number: int) -> bytes:
-    """The id of the n-th schedule."""
+    """Return the id of the n-th schedule."""
     return b"order-%d" % number
 
 
 class Receipts:
-    """Reads the receipts of partition 0 as they come."""
+    """Reads the receipts of partition 0 as they arrive."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self.heard_ms: dict[bytes, float] = {}
 
     def wait(self, count: int, timeout_s: float) -> None:
-        """Until there are so many; BenchmarkFailed when there are not in time, or when one cancelled nothing."""
+        """Wait for this number of receipts. Raise BenchmarkFailed after the timeout, or if a cancel found nothing."""
         until_s = time.monotonic() + timeout_s
         while len(self.heard_ms) < count:
             if time.monotonic() > until_s:
@@ -51,7 +51,7 @@ class Receipts:
             self.poll(0.05)
 
     def poll(self, timeout_s: float) -> None:
-        """Take in what there is."""
+        """Read the available receipts."""
         first = self._consumer.poll(timeout_s)
         now_ms = time.time() * 1_000
         for message in [first, *self._consumer.consume(CHUNK, 0)] if first is not None else ():
@@ -68,7 +68,7 @@ class Receipts:
 
 @contextmanager
 def receipts_of(bootstrap: str, delay_topic: str) -> Iterator[Receipts]:
-    """The receipts that are written from now on."""
+    """Yield the receipts that are written from now on."""
     consumer = Consumer({"bootstrap.servers": bootstrap, **CONSUMER})
     topic = f"{delay_topic}.receipts"
     end = consumer.get_watermark_offsets(TopicPartition(topic, 0), workload.REQUEST_TIMEOUT_S)[1]

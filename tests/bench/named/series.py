@@ -1,6 +1,6 @@
-"""Recurring schedules of a short period, all on one partition: each occurrence is released, and the next one written.
+"""Measures recurring schedules with a short period on one partition: each occurrence is released, the next written.
 
-Every series ends after so many occurrences, so all of them can be counted: none is skipped, none comes twice.
+Every series ends after a number of occurrences, so all of them can be counted: none is skipped, none comes twice.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ LATE_MS: Final = 50
 
 
 def series(context: Context) -> Iterator[Row]:
-    """Measure the lateness of every occurrence but those of the first second, in which all of them begin."""
+    """Measure the lateness of every occurrence, except in the first second, when all series begin."""
     count, times = context.sizes.named_series, context.sizes.named_occurrences
     topic = {"recurring": True, "min_period": f"{PERIOD_MS}ms"}
     with router.running(context.bootstrap, topic=topic) as under:
@@ -44,7 +44,10 @@ def series(context: Context) -> Iterator[Row]:
 
 
 def _late_ms(context: Context, under: router.Router, count: int, first_ms: int) -> list[int]:
-    """How late each occurrence after the first was; BenchmarkFailed when one is missing, early or comes twice."""
+    """Return the lateness in ms of each occurrence after the first.
+
+    Raise BenchmarkFailed if one is missing, early or comes twice.
+    """
     consumer = Consumer({"bootstrap.servers": context.bootstrap, **CONSUMER})
     consumer.assign([TopicPartition(under.target, 0, 0)])
     seen: Counter[tuple[bytes, bytes]] = Counter()
@@ -62,7 +65,7 @@ def _late_ms(context: Context, under: router.Router, count: int, first_ms: int) 
                     if error.code() != KafkaError._PARTITION_EOF:
                         raise BenchmarkFailed(f"{under.target}: {error}")
                     continue
-                # The stubs also allow what may only be given to produce; read, headers are a list of pairs.
+                # The stubs also allow the header types of produce; headers that were read are a list of pairs.
                 headers: dict[str, Any] = dict(message.headers() or ())
                 number, due_ms = headers["delay-occurrence"], int(headers["delay-due"])
                 seen[headers["delay-series"], number] += 1

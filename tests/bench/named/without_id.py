@@ -1,7 +1,7 @@
-"""What records without an id pay for those that have one: indexing and sealing, with and without names about.
+"""Measures the cost of named schedules for records without an id: the rates of indexing and sealing.
 
-Two routers, each of which indexes the same records; one of them holds named schedules, some of them cancelled, and has
-therefore to know ids and a mask. They take turns.
+Two routers index the same records. One of them also holds named schedules, some of them cancelled, and therefore has to
+keep ids and a mask. They take turns.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ KEPT: Final = 0.95
 
 
 def without_id(context: Context) -> Iterator[Row]:
-    """Measure how fast records without an id are indexed and sealed by each of them."""
+    """Measure how fast a router indexes and seals records without an id, with and without named schedules."""
     rates: dict[int, list[float]] = {names: [] for names in (0, context.sizes.named_ids)}
     for _ in range(TURNS):
         for names, measured in rates.items():
@@ -50,7 +50,7 @@ def _rate_per_s(context: Context, names: int) -> float:
         scatter.write(context, under, scatter.due_times(context, count, far_ms, scatter.HOUR_MS))
         under.start()
         until_ms = workload.now_ms() + TIMEOUT_MS
-        # From then on, lest it is measured how ids are read that lie in buckets, which is once for each owner.
+        # The measurement begins now, because it must exclude the read of ids in buckets, which each owner does once.
         begun = under.wait_standing("begun", lambda at: at.pending >= names + count // 10, until_ms)
         began_ms = workload.now_ms()
         most = written + count - SEAL_RECORDS
@@ -60,7 +60,7 @@ def _rate_per_s(context: Context, names: int) -> float:
 
 
 def _name(context: Context, under: router.Router, names: int, far_ms: int) -> int:
-    """Have schedules with ids sealed and some cancelled, and write one more cancel; returns what has been written."""
+    """Write schedules with ids until they are sealed, cancel some, write one more cancel. Return the record count."""
     cancelled = names // 10
     under.start()
     workload.fill(
