@@ -21,8 +21,8 @@ from index.recurring import Occurrence
 from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.schedule import Schedule
-from sidecar.finding.kafka_stored import Allowance, KafkaStored
-from sidecar.finding.known_ids import KnownIds
+from sidecar.finding.cache import IdBlocks
+from sidecar.finding.store import Allowance, StoredPartition
 from sidecar.finding.walk import Walk
 from sidecar.finding.wanted import Pending, Place, Wanted
 from snapshots.held import HeldEntry
@@ -55,7 +55,7 @@ class Row(NamedTuple):
 
 
 @dataclass
-class World(KafkaStored):
+class World(StoredPartition):
     """A partition of which everything below S is in buckets, released, held or cancelled."""
 
     random: Random
@@ -224,9 +224,9 @@ def _wanted(random: Random) -> Wanted:
 
 
 def _page(
-    world: World, wanted: Wanted, place: Place, most: int, ids: KnownIds | None
+    world: World, wanted: Wanted, place: Place, most: int, blocks: IdBlocks | None
 ) -> tuple[list[Pending], Place | None]:
-    walk = Walk(0, world.state, wanted, world, Allowance(world.random.randrange(1, 9)), ids, most)
+    walk = Walk(0, world.state, wanted, world, Allowance(world.random.randrange(1, 9)), blocks, most)
     return walk.found, walk.read(place)
 
 
@@ -236,11 +236,11 @@ def test_pages_show_everything_that_is_pending_once(seed: int) -> None:
     wanted = _wanted(world.random)
     place: Place | None = Place(0)
     shown: list[int] = []
-    known = KnownIds(span=world.random.randrange(1, 20), most_bytes=world.random.choice([0, 1_200, 1 << 20]))
+    known = IdBlocks(span=world.random.randrange(1, 20), most_bytes=world.random.choice([0, 1_200, 1 << 20]))
     while place is not None:
         # The log may be unreadable for one page, and not for another.
-        ids = world.random.choice([known, known, None])
-        found, next_from = _page(world, wanted, place, most := world.random.randrange(1, 7), ids)
+        blocks = world.random.choice([known, known, None])
+        found, next_from = _page(world, wanted, place, most := world.random.randrange(1, 7), blocks)
         assert len(found) <= most
         assert next_from != place
         shown += [each.offset for each in found]
@@ -318,7 +318,7 @@ def test_of_an_id_the_log_is_looked_through_once() -> None:
     world.seal(0, 60)
     world.seal(60, 95)
     world.segments.clear()
-    known = KnownIds(span=10)
+    known = IdBlocks(span=10)
     for number in range(7):
         world.looked_through = 0
         walk = Walk(0, world.state, Wanted("d", b"%d" % number), world, Allowance(1_000), known, 1_000)
@@ -335,7 +335,7 @@ def test_of_an_id_only_the_pages_are_read_that_may_have_it(begins: int) -> None:
     world.seal(60, 95)
     world.buckets = tuple(replace(each, segments=tuple(map(world.inline, each.segments))) for each in world.buckets)
     world.begins = begins
-    walk = Walk(0, world.state, Wanted("d", b"17"), world, Allowance(1_000), KnownIds(span=10), 1_000)
+    walk = Walk(0, world.state, Wanted("d", b"17"), world, Allowance(1_000), IdBlocks(span=10), 1_000)
     assert walk.read(Place(0)) is None
     assert [each.offset for each in walk.found] == [17, 67]
     assert 2 <= world.read_pages <= 4
@@ -346,6 +346,6 @@ def test_a_page_that_is_damaged_hides_nothing() -> None:
     rows = [Row(offset, 2_500 + offset, "a", b"%d" % (offset % 50)) for offset in range(100)]
     world = World(Random(1), rows=rows, paged=1, damaged=1)
     world.seal(0, 60)
-    walk = Walk(0, world.state, Wanted("d", b"17"), world, Allowance(1_000), KnownIds(span=10), 1_000)
+    walk = Walk(0, world.state, Wanted("d", b"17"), world, Allowance(1_000), IdBlocks(span=10), 1_000)
     assert walk.read(Place(0)) is None
     assert [each.offset for each in walk.found] == [17, 67]
