@@ -139,9 +139,9 @@ class Entering(Generic[P, R]):
     ) -> tuple[Receipt | None, Sequence[Entry[P]]]:
         """Index a control, and the ``entry`` of the schedule that it becomes.
 
-        Returns its receipt, None where it is settled, and the entry where that was added. The ids of all
-        buckets must be known (:mod:`index.names`); ``held`` are places of its id that wait behind W, and how long
-        after they were asked for.
+        It returns the receipt of the control, None where the control is settled, and the entry where that was added.
+        The ids of all buckets must be known (:mod:`index.names`). ``held`` maps the places of its id that wait behind W
+        to their shifts: how long after the requested time each one is due.
         """
         shift_ms = 0 if control.schedule is None else control.schedule.shift_ms
         if self.is_settled(offset):

@@ -1,4 +1,4 @@
-"""What becomes of a record in a delay topic: a schedule, a control, or a rejection with its reason.
+"""The rules of a delay topic: turn each record into a schedule, a control, or a rejection with its reason.
 
 ``Rules.decide`` looks only at the record's headers and timestamp: at no clock, no cluster, and no other records.
 Records that are indexed but not sealed are decided again after every restart and must come out the same; so the state
@@ -135,7 +135,7 @@ class Rules(StoredRules):
     def decide(self, headers: Headers | None, timestamp_ms: int) -> Decision:  # noqa: C901, PLR0912 -- see above
         """Decide one record from its headers and its timestamp (epoch ms, negative when it has none).
 
-        This runs for every record that enters: one pass, and one lookup for each header that is not ours.
+        This runs for every record that enters: one pass, and one lookup for each header that has no meaning.
         """
         if not self.enabled:
             return Rejection(Reason.DELAY_DISABLED, f"Delivery from delay topic {self.topic} is switched off")

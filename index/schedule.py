@@ -1,4 +1,4 @@
-"""What a decision about a record looks like: a schedule, a control, or a rejection with its reason."""
+"""Decisions about records: a schedule, a control, or a rejection with its reason."""
 
 from enum import Enum, StrEnum
 from typing import Final, NamedTuple, TypeAlias
@@ -83,7 +83,7 @@ class Schedule(NamedTuple):
 
 
 class Action(StrEnum):
-    """What a control does with the pending schedules of its id that lie in front of it."""
+    """The effect of a control on the pending schedules of its id that lie in front of it."""
 
     CANCEL = "cancel"
     REPLACE = "replace"
@@ -91,11 +91,11 @@ class Action(StrEnum):
 
 
 class Control(NamedTuple):
-    """What a record asks for that changes other schedules: the same on every replay.
+    """The request in a control record, which changes other schedules; the same on every replay.
 
     * ``deliver_id``: the caller's name for the schedules that it changes.
-    * ``if_due_ms``: it holds only for schedules due exactly then; None: for all.
-    * ``due_ms``: when a schedule that it moves is due from then on; None where it moves none.
+    * ``if_due_ms``: it applies only to schedules due exactly then; None: to all.
+    * ``due_ms``: the new due time of a schedule that it moves; None where it moves none.
     * ``schedule``: the schedule that the record itself becomes, where it replaces others; else None.
 
     >>> from index.rules import Rules

@@ -75,7 +75,7 @@ def are_plain(headers: Headers) -> bool:
 
 
 def decide(rules: Rules, record: Record, offset: int) -> tuple[Decision, Record]:
-    """Decide a record that was read from its topic, at this offset, and give it back as it is to leave."""
+    """Decide a record that was read from its topic, at this offset; return it as it is to leave."""
     headers = record.headers
     if isinstance(headers, UnreadableHeaders):
         if not rules.are_of_0_1_0 or headers.handed is None:

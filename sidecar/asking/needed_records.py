@@ -16,7 +16,7 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.config.retention import FOREVER_MS
 from sidecar.durations import spoken_duration
-from sidecar.finding.kept_readers import Readers
+from sidecar.finding.store import Readers
 from sidecar.kafka.admin import Described, TopicFacts
 from sidecar.kafka.commands import alter_command
 from sidecar.kafka.errors import error_of, text_of

@@ -1,14 +1,13 @@
-"""What is pending, record by record, in pages: for whoever looks, beside what releases.
+"""Lists pending schedules one by one, in pages, beside the threads that release.
 
-May import: ``intake``, ``kafka``, ``config``. Begin with :mod:`sidecar.finding.walk`, which goes through one partition,
-and :mod:`sidecar.finding.wanted`, what is looked for and where a page goes on. :mod:`sidecar.finding.finder` reads,
-with consumers that :mod:`sidecar.finding.kept_readers` keeps. :mod:`sidecar.finding.known_ids` remembers which ids the
-log has, :mod:`sidecar.finding.known_state` what the state was.
+May import: ``intake``, ``kafka``, ``config``. Begin with :mod:`sidecar.finding.walk`, which goes through one partition.
+:mod:`sidecar.finding.wanted` has the values of a question and of a page, :mod:`sidecar.finding.store` reads Kafka,
+:mod:`sidecar.finding.cache` keeps parts from one page to the next, and :mod:`sidecar.finding.finder` connects them.
 
-Decision: by what is stored, as a router would go by if it took the partition over now: state, segments, and the delay
-topic from S on. So any router answers for the group, nothing is asked of the threads that release, and a page costs
-what it reads: a bound on records and on seconds, after which the answer says where to go on.
+Decision: a page shows the stored partition, as a router that takes it over now would see it: state, segments, and the
+delay topic from S on. So any router answers for the group, and the threads that release are not asked. A page costs
+the records that it reads. It is bounded in records and in seconds, and tells where the next page goes on.
 
 A place in a partition names offsets and not buckets, so that it means the same after a seal, a merge or a take-over:
-what was shown is not shown again, and what waits all the while is shown once.
+no schedule is shown twice, and a schedule that is pending all the while is shown once.
 """

@@ -1,4 +1,4 @@
-"""Pages of what is pending, read from Kafka; any thread may ask."""
+"""Reads pages of pending schedules from Kafka."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -12,12 +12,8 @@ from index.progress import start_of
 from index.rule_history import RuleHistory
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
-from sidecar.finding.kafka_stored import MOST_ENTRIES, Allowance, KafkaStored, KnownSegments
-from sidecar.finding.kept_readers import About, KeptReaders, Readers
-from sidecar.finding.known_ids import KnownIds
-from sidecar.finding.known_manifests import KnownManifests
-from sidecar.finding.known_pages import KnownPages
-from sidecar.finding.known_state import KnownStates, Latest
+from sidecar.finding.cache import Incarnation, Known
+from sidecar.finding.store import Allowance, ReaderPool, Readers, StoredPartition
 from sidecar.finding.walk import Walk
 from sidecar.finding.wanted import Page, Pending, Place, Wanted
 from sidecar.kafka.admin import MISSING, topic_ids
@@ -25,15 +21,15 @@ from sidecar.kafka.errors import error_of
 from snapshots.state import StoredState, fold_state
 
 AT_ONCE_PAGES: Final = 2
-"""Each has consumers of its own and reads a state partition: more at a time would be felt by what is released."""
+"""Each page has consumers of its own and reads a state partition; more pages at a time would delay releases."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What one page is to show, of ``partitions`` from that of ``begin`` on."""
+    """The question of one page: at most ``most`` schedules of ``partitions``, beginning in that of ``begin``."""
 
     topic: DelayTopicConfig
-    about: About
+    incarnation: Incarnation
     partitions: int
     wanted: Wanted
     begin: Place
@@ -41,29 +37,29 @@ class _Asked:
 
 
 class Finder:
-    """KafkaException or DelayRouterError when the cluster does not answer, or the state cannot be read."""
+    """Finds pending schedules; any thread may ask.
+
+    Raises KafkaException or DelayRouterError when the cluster does not answer, or the state cannot be read.
+    """
 
     def __init__(self, config: Config, admin: AdminClient) -> None:
         self._config = config
         self._admin = admin
-        self._readers = KeptReaders(partial(Readers, config), AT_ONCE_PAGES)
-        self._ids = KnownIds()
-        self._states = KnownStates()
-        self._manifests = KnownManifests()
-        self._pages = KnownPages()
-        self._segments = KnownSegments(MOST_ENTRIES)
+        self._readers = ReaderPool(partial(Readers, config), AT_ONCE_PAGES)
+        self._known = Known()
 
     def page(self, topic: DelayTopicConfig, partitions: int, wanted: Wanted, begin: Place, most: int) -> Page:
-        """At most ``most`` pending schedules from ``begin`` on; there may be fewer on a page that is not the last."""
-        # Asked for each page: what is kept of a topic says nothing of another one that has its name now.
+        """Return at most ``most`` pending schedules from ``begin`` on; a page before the last may have fewer."""
+        # The ids are asked for on each page: caches of a deleted topic do not hold for a new topic of its name.
         ids = topic_ids(self._admin, [topic.name, topic.state])
         if ids[topic.name] is None:
             raise RefusedError(f"delay topic {topic.name} does not exist; create it: delay-router init")
-        about = About(topic.name, ids[topic.name], ids[topic.state])
-        return self._readers.read(about, partial(self._page, _Asked(topic, about, partitions, wanted, begin, most)))
+        incarnation = Incarnation(topic.name, ids[topic.name], ids[topic.state])
+        asked = _Asked(topic, incarnation, partitions, wanted, begin, most)
+        return self._readers.read(incarnation, partial(self._page, asked))
 
     def close(self) -> None:
-        """Close the consumers; those of a page that is under way are closed with it."""
+        """Close the consumers; a page that is under way closes its own when it ends."""
         self._readers.close()
 
     def _page(self, asked: _Asked, readers: Readers) -> Page:
@@ -82,17 +78,17 @@ class Finder:
     def _read(
         self, asked: _Asked, readers: Readers, place: Place, allowance: Allowance, found: list[Pending]
     ) -> Place | None:
-        stored = KafkaStored(readers, asked.topic, asked.about, place.partition, self._pages, self._segments)
+        stored = StoredPartition(readers, asked.topic, asked.incarnation, place.partition, self._known)
         most = asked.most - len(found)
         try:
             state = self._state(asked, stored, place.partition)
-            walk = Walk(place.partition, state, asked.wanted, stored, allowance, self._ids, most)
+            walk = Walk(place.partition, state, asked.wanted, stored, allowance, self._known.blocks, most)
             try:
                 next_from = walk.read(place)
             except ClusterError as error:
                 if error.kind is not ClusterTrouble.UNREADABLE:
                     raise
-                # Segments do not have what nobody can read.
+                # Segments hold no record that cannot be read, so read them in place of the log.
                 walk = Walk(place.partition, state, asked.wanted, stored, allowance, None, most)
                 next_from = walk.read(place)
         except FormatError as error:
@@ -100,28 +96,25 @@ class Finder:
         found += walk.found
         return next_from
 
-    def _state(self, asked: _Asked, stored: KafkaStored, partition: int) -> StoredState:
+    def _state(self, asked: _Asked, stored: StoredPartition, partition: int) -> StoredState:
         state = self._stored_state(asked, stored, partition)
         if state is None:
-            # No router has served it yet: all that it holds is still to come.
+            # No router has served the partition yet: all its records are still pending.
             return StoredState(start_of(0), "", RuleHistory.beginning(0, self._config.rules_for(asked.topic)))
-        if state.delay_topic_id != asked.about.topic_id:
+        if state.delay_topic_id != asked.incarnation.topic_id:
             raise DelayRouterError(f"{asked.topic.name} was created again, and its state is about the old one")
         return state
 
-    def _stored_state(self, asked: _Asked, stored: KafkaStored, partition: int) -> StoredState | None:
-        if asked.about.state_id is None:
+    def _stored_state(self, asked: _Asked, stored: StoredPartition, partition: int) -> StoredState | None:
+        if asked.incarnation.state_id is None:
             return None
-        place = asked.topic.state, asked.about.state_id, partition
+        place = asked.topic.state, asked.incarnation.state_id, partition
         try:
-            return self._states.folded(place, stored.state_since, self._fold)
+            return self._known.states.folded(place, stored.state_since, fold_state)
         except KafkaException as exception:
             if error_of(exception).code() not in MISSING:
                 raise
             return None
-
-    def _fold(self, latest: Latest) -> StoredState | None:
-        return fold_state(latest.items(), self._manifests.manifest)
 
 
 def _page(found: list[Pending], next_from: Place | None) -> Page:

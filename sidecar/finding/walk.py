@@ -1,56 +1,63 @@
-"""Through everything pending of one partition, by what is stored, as far as a page goes.
+"""Walks through the pending schedules of one partition as they are stored, for one page.
 
 ::
 
     held ──► below S: the range of one bucket after the other, each by (due, offset) ──► from S on: by offset
 
-Of a bucket only those segments are read that reach behind its watermark and into the due times that are wanted.
+In a bucket the walk reads only the segments that reach behind its watermark and into the wanted due times.
 
-Where an id is wanted, the pages of ids of all buckets tell where it waits (:mod:`sidecar.finding.stored_ids`)::
+Where an id is wanted, the pages of ids of all buckets tell where its records wait (:mod:`index.id_pages`)::
 
     held ──► below S: the places that pages name, by offset ──► from S on: blocks in front of C ──► the rest
 
-Blocks of the log are looked through once only (:mod:`sidecar.finding.known_ids`). Where a bucket of 0.1.0 has no
-pages, or a page is damaged, that begins where the first bucket does, if the delay topic still has all from there.
+Each block of the log is searched only once (:class:`sidecar.finding.cache.IdBlocks`). Where a bucket of 0.1.0 has no
+pages, or a page is damaged, the search of blocks begins where the first bucket does, if the delay topic still has all
+records from there on.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from index.bucket import Manifest, Placement
 from index.headers import Role
+from index.id_pages import Sought
+from index.names import hash_of
 from index.progress import BEFORE_ALL, Position
 from index.record import Record
 from index.schedule import Schedule
-from sidecar.finding.kafka_stored import Allowance, KafkaStored
-from sidecar.finding.known_ids import KnownIds, Log
-from sidecar.finding.stored_ids import InBucket, places_in_buckets
+from sidecar.finding.cache import IdBlocks, Log
+from sidecar.finding.store import Allowance, StoredPartition
 from sidecar.finding.wanted import Pending, Place, Wanted
 from snapshots.pending import StoredPending
 from snapshots.segment import StoredEntry
 from snapshots.state import StoredState
 
 READ_AGAIN: Final = 200
-"""So many records that a segment points to are read from the delay topic at a time."""
+"""How many records that a segment points to are read from the delay topic at a time."""
 
 IDS_FOR_A_RECORD: Final = 10
-"""To look whether a record has an id costs a tenth of what it costs to decide it, about."""
+"""Searching a record for its id costs about a tenth of deciding it."""
+
+
+class _InBucket(NamedTuple):
+    place: Position
+    bucket: Manifest
 
 
 @dataclass(slots=True)
 class Walk:
-    """Of one page; ``most`` is how many schedules it still takes.
+    """The walk of one page, which takes at most ``most`` schedules.
 
-    ``ids`` are shared by all pages; None: part of the log cannot be read, so it is not looked through.
+    All pages share ``blocks``. None: part of the log cannot be read, so the walk does not search it for ids.
     """
 
     partition: int
     state: StoredState
     wanted: Wanted
-    stored: KafkaStored
+    stored: StoredPartition
     allowance: Allowance
-    ids: KnownIds | None
+    blocks: IdBlocks | None
     most: int
     found: list[Pending] = field(default_factory=list)
     _pending: StoredPending = field(init=False)
@@ -59,7 +66,7 @@ class Walk:
         self._pending = StoredPending.of(self.state)
 
     def read(self, place: Place) -> Place | None:
-        """Go on from a place of this partition; where the next page does, None when nothing is left here."""
+        """Go on from a place of this partition; return the place of the next page, None when nothing is left here."""
         if place.is_held:
             goes_on = self._held(place.offset)
             if goes_on is not None:
@@ -68,14 +75,14 @@ class Walk:
         stored_at = self._stored_at(place)
         if stored_at is not None:
             return self._by_stored_ids(stored_at, place.offset)
-        ids, deliver_id, pending_from = self.ids, self.wanted.deliver_id, max(place.offset, self._pending_from)
-        if ids and deliver_id is not None and not place.to_offset and self.stored.log_start() <= pending_from:
-            return self._by_id(ids, deliver_id, pending_from)
+        blocks, deliver_id, pending_from = self.blocks, self.wanted.deliver_id, max(place.offset, self._pending_from)
+        if blocks and deliver_id is not None and not place.to_offset and self.stored.log_start() <= pending_from:
+            return self._by_id(blocks, deliver_id, pending_from)
         return self._stored(place)
 
     @property
     def _pending_from(self) -> int:
-        """The first offset that may be pending, but for what is held."""
+        """The first offset that may be pending, apart from held records."""
         return min([self.state.progress.sealed_to, *(each.from_offset for each in self.state.buckets)])
 
     def _held(self, from_offset: int) -> Place | None:
@@ -88,13 +95,13 @@ class Walk:
         return None
 
     def _stored(self, place: Place) -> Place | None:
-        """Take what lies in buckets, one after the other, and then what lies behind S."""
+        """Take the records of one bucket after the other, and then the records behind S."""
         for bucket in self.state.buckets:
             if bucket.to_offset <= place.offset:
                 continue
             offsets, after = range(max(place.offset, bucket.from_offset), bucket.to_offset), BEFORE_ALL
             if offsets.start < place.to_offset:
-                # Within a bucket that the one before this page had come to, and that may have been merged since.
+                # The page before ended within this bucket, which may have been merged since.
                 offsets, after = range(offsets.start, min(place.to_offset, bucket.to_offset)), place.after
             place = self._bucket(bucket, offsets, after)
             if place.to_offset:
@@ -103,14 +110,30 @@ class Walk:
                 return self._stored(place)
         return self._log(max(place.offset, self.state.progress.sealed_to))
 
-    def _stored_at(self, place: Place) -> list[InBucket] | None:
-        deliver_id = self.wanted.deliver_id
-        if not self.ids or deliver_id is None or place.to_offset:
-            return None
-        return places_in_buckets(self.state, deliver_id, place.offset, self.stored.id_page)
+    def _stored_at(self, from_place: Place) -> list[_InBucket] | None:
+        """Return where records of the wanted id wait in buckets, by offset; None where the pages cannot tell.
 
-    def _by_stored_ids(self, stored_at: Sequence[InBucket], from_offset: int) -> Place | None:
-        """Take what waits in buckets at these places, and then what lies behind S, by offset."""
+        Cancelled and held records are among them.
+        """
+        if not self.blocks or self.wanted.deliver_id is None or from_place.to_offset:
+            return None
+        sought = Sought([hash_of(self.wanted.deliver_id)])
+        found: list[_InBucket] = []
+        for bucket in self.state.buckets:
+            if bucket.id_pages is None:
+                return None
+            watermark = self.state.progress.watermark_of(bucket.bucket_id)
+            for number, numbers in sought.in_pages(bucket.id_pages):
+                page = self.stored.id_page(bucket.id_pages[number])
+                if page is None:
+                    return None
+                places = (place for _, place in page.find(sought, numbers) if place > watermark)
+                found += [_InBucket(place, bucket) for place in places if place.offset in bucket.offsets]
+        left = (each for each in found if each.place.offset >= from_place.offset)
+        return sorted(left, key=lambda each: each.place.offset)
+
+    def _by_stored_ids(self, stored_at: Sequence[_InBucket], from_offset: int) -> Place | None:
+        """Take the records that wait in buckets at these places, and then the records behind S, by offset."""
         waiting = [each for each in stored_at if not self._pending.is_told_elsewhere(each.place.offset)]
         for begin in range(0, len(waiting), READ_AGAIN):
             some = waiting[begin : begin + READ_AGAIN]
@@ -125,31 +148,31 @@ class Walk:
                     self._judge(offset, record, due_ms)
             self.allowance.spend(len(some))
         unsealed_from = max(from_offset, self.state.progress.sealed_to)
-        if self.ids and self.wanted.deliver_id is not None and self.stored.log_start() <= unsealed_from:
-            return self._by_id(self.ids, self.wanted.deliver_id, unsealed_from)
+        if self.blocks and self.wanted.deliver_id is not None and self.stored.log_start() <= unsealed_from:
+            return self._by_id(self.blocks, self.wanted.deliver_id, unsealed_from)
         return self._log(unsealed_from)
 
     def _in_segment(self, bucket: Manifest, place: Position) -> Record | None:
-        """A record that the delay topic has no longer; None where no segment has it either."""
+        """Return a record that the delay topic has no longer; None where no segment has it either."""
         for ref in bucket.segments:
             if ref.placement is Placement.INLINE and ref.first <= place <= ref.last:
                 entries = self.stored.segment(ref) or ()
                 return next((record for due_ms, offset, record in entries if (due_ms, offset) == place), None)
         return None
 
-    def _by_id(self, ids: KnownIds, deliver_id: bytes, from_offset: int) -> Place | None:
-        """Take what has the id, by offset; where the next page goes on, None when nothing is left."""
-        log, span = Log(self.wanted.topic, self.state.delay_topic_id, self.partition), ids.span
+    def _by_id(self, blocks: IdBlocks, deliver_id: bytes, from_offset: int) -> Place | None:
+        """Take the records of the id by offset; return the place of the next page, None when nothing is left."""
+        log, span = Log(self.wanted.topic, self.state.delay_topic_id, self.partition), blocks.span
         at = from_offset
-        # What is not decided yet by whoever serves the partition may still become another record of the log.
+        # A record from C on may still become another one: the router that serves the partition has not decided it.
         while (start := at // span * span) + span <= self.state.progress.cursor:
             if at > from_offset and self.allowance.is_spent():
                 return Place(self.partition, is_held=False, offset=at)
-            offsets = ids.find(log, start, deliver_id)
+            offsets = blocks.find(log, start, deliver_id)
             if offsets is None:
-                read_now = self._learn(ids, log, at)
+                read_now = self._learn(blocks, log, at)
                 if read_now is None:
-                    # Retention has removed it meanwhile.
+                    # Retention has removed the block meanwhile.
                     return self._stored(Place(self.partition, is_held=False, offset=at))
                 offsets = [offset for raw, offset in read_now if raw == deliver_id]
             asked = [offset for offset in offsets if offset >= at]
@@ -162,21 +185,21 @@ class Walk:
             at = start + span
         return self._log(at)
 
-    def _learn(self, ids: KnownIds, log: Log, at: int) -> list[tuple[bytes, int]] | None:
-        """Read the log from the block of this offset on, as far as the page goes, and remember which ids it has.
+    def _learn(self, blocks: IdBlocks, log: Log, at: int) -> list[tuple[bytes, int]] | None:
+        """Read the log from the block of this offset on, as far as the page goes, and store the ids of each block.
 
-        Returns those of the first block, with their offsets; None when the log does not have that any more.
+        Returns the ids of the first block with their offsets; None when the log has that block no longer.
         """
         first: list[tuple[bytes, int]] | None = None
-        for start, found, records in self._blocks(ids.span, at):
+        for start, found, records in self._read_blocks(blocks.span, at):
             first = found if first is None else first
             self.allowance.spend(records // IDS_FOR_A_RECORD)
-            if not ids.note(log, start, found) or self.allowance.is_spent():
+            if not blocks.note(log, start, found) or self.allowance.is_spent():
                 break
         return first
 
-    def _blocks(self, span: int, at: int) -> Iterator[tuple[int, list[tuple[bytes, int]], int]]:
-        """Each whole block in front of C from this offset on: where it begins, its ids, and how many records it has."""
+    def _read_blocks(self, span: int, at: int) -> Iterator[tuple[int, list[tuple[bytes, int]], int]]:
+        """Yield each whole block in front of C from this offset on: its begin, its ids, and how many records it has."""
         start = at // span * span
         end = self.state.progress.cursor // span * span
         found: list[tuple[bytes, int]] = []
@@ -192,7 +215,7 @@ class Walk:
             yield from ((block, [], 0) for block in range(start + span, end, span))
 
     def _ids_in(self, offset: int, record: Record) -> list[bytes]:
-        """The ids that a record of the log names, which costs a tenth of deciding it."""
+        """Return the ids that a record of the log names, at a tenth of the cost of deciding it."""
         controls = self.state.history.at(offset).controls
         if not controls.names_id(record.headers):
             return []
@@ -211,7 +234,7 @@ class Walk:
                 return here
             entries = self.stored.segment(ref)
             if entries is None:
-                # Merged or released since the state was read: the next page reads that again.
+                # Merged or released since the state was read, which the next page reads again.
                 return here
             self.allowance.spend(len(entries))
             waiting = [
@@ -226,7 +249,7 @@ class Walk:
         return Place(self.partition, is_held=False, offset=offsets.stop)
 
     def _entries(self, entries: Sequence[StoredEntry]) -> Position | None:
-        """Take these; the last one that was looked at when the page is full before their end."""
+        """Take these entries; return the last one looked at where the page is full before their end, else None."""
         last = BEFORE_ALL
         for begin in range(0, len(entries), READ_AGAIN):
             if self._is_full():
@@ -238,13 +261,13 @@ class Walk:
                 if self._is_full():
                     return last
                 last = Position(due_ms, offset)
-                # One that is gone from the delay topic is counted as lost when it is due.
+                # A record that is gone from the delay topic is counted as lost when it is due.
                 if (record := inline or read.get(offset)) is not None:
                     self._judge(offset, record, due_ms)
         return None
 
     def _judge(self, offset: int, record: Record, due_ms: int | None = None) -> None:
-        """Take a record if it is pending; ``due_ms`` is when it is by the bucket that holds it."""
+        """Take a record if it is pending; ``due_ms`` is its due time by the bucket that holds it."""
         pending = self._pending.schedule(offset, record, due_ms)
         if pending is not None:
             self._take(offset, *pending)

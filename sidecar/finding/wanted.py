@@ -1,4 +1,4 @@
-"""Which pending schedules are looked for, what is told of each, and where a page goes on."""
+"""The values of a search: the wanted schedules, the found ones, and the place where a page goes on."""
 
 import re
 from dataclasses import dataclass
@@ -10,12 +10,15 @@ from index.record import Record
 from index.schedule import AT_ONCE, Schedule
 
 PLACE: Final = re.compile(r"[0-9]{1,9}/(?:held|log)/[0-9]{1,18}(?:/[0-9]{1,18}(?:/-1/-1|/[0-9]{1,18}/[0-9]{1,18}))?")
-"""As ``Place`` writes itself; nothing lies before -1/-1."""
+"""The text of a ``Place``; nothing lies before -1/-1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Pending schedules of one delay topic; what is left out selects all. Due times are without the end."""
+    """A selection of pending schedules of one delay topic; a field that is left out selects all.
+
+    Due times are a half-open range.
+    """
 
     topic: str
     deliver_id: bytes | None = None
@@ -23,23 +26,23 @@ class Wanted:
     due_to_ms: int | None = None
     target: str = ""
     key: bytes | None = None
-    """Of the record that a producer wrote."""
+    """Key of the record that a producer wrote."""
 
     def takes_due(self, due_ms: int) -> bool:
-        """Whether what is due then may be wanted."""
+        """Say whether a schedule of this due time may be wanted."""
         begins = self.due_from_ms is None or due_ms >= self.due_from_ms
         return begins and (self.due_to_ms is None or due_ms < self.due_to_ms)
 
     def takes_any(self, first_ms: int, last_ms: int) -> bool:
-        """Whether what is due from the first to the last of these times may be wanted."""
+        """Say whether a schedule that is due between these times may be wanted."""
         if first_ms == AT_ONCE:
-            # Its time is that of the record.
+            # Its due time is the timestamp of its record.
             return True
         ends = self.due_from_ms is not None and last_ms < self.due_from_ms
         return not ends and (self.due_to_ms is None or first_ms < self.due_to_ms)
 
     def takes(self, schedule: Schedule, record: Record, due_ms: int) -> bool:
-        """Whether a schedule that is due then is wanted; ``record`` is the one that made it."""
+        """Say whether a schedule of this due time is wanted; ``record`` is the record that made it."""
         return (
             self.takes_due(due_ms)
             and (self.deliver_id is None or schedule.deliver_id == self.deliver_id)
@@ -49,10 +52,10 @@ class Wanted:
 
 
 class Pending(NamedTuple):
-    """One pending schedule: neither value nor header of it, but for its id.
+    """One pending schedule, without value and headers apart from its id.
 
-    ``due_ms`` of one that named no time is that of the record. ``series`` is the offset of the first record of the
-    recurring schedule that it is an occurrence of.
+    ``due_ms`` is the timestamp of the record where a schedule named no time. An occurrence of a recurring schedule has
+    in ``series`` the offset of the schedule's first record.
     """
 
     due_ms: int
@@ -65,10 +68,10 @@ class Pending(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a page goes on in a partition: in what is held, or in the log of offsets.
+    """The place in a partition where a page goes on: among the held records, or in the log of offsets.
 
-    Where it goes on within a bucket, ``to_offset`` is where that ended, and ``after`` what was looked at last of
-    [offset, to_offset).
+    Within a bucket, ``to_offset`` is the end of the bucket, and ``after`` the entry of [offset, to_offset) that was
+    looked at last.
     """
 
     partition: int
@@ -83,7 +86,7 @@ class Place(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read what ``str`` wrote; ConfigError on anything else.
+        """Read the text of a place, and raise ConfigError on any other text.
 
         >>> Place.parse("3/log/17/99/1700000000000/21").after
         Position(due_ms=1700000000000, offset=21)
@@ -98,7 +101,7 @@ class Place(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Schedules in the order of their due times; ``next_from`` is where the next page begins, None: there is none."""
+    """Schedules by due time; ``next_from`` is the place of the next page, None behind the last one."""
 
     schedules: list[Pending]
     next_from: Place | None

@@ -1,4 +1,4 @@
-"""Pages of pending records, with buckets sealed and merged between two pages, against a list of all records."""
+"""Pages of what is pending, whatever is sealed and merged between two of them, against a list of all records."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,8 +21,8 @@ from index.recurring import Occurrence
 from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.schedule import Schedule
-from sidecar.finding.kafka_stored import Allowance, KafkaStored
-from sidecar.finding.known_ids import KnownIds
+from sidecar.finding.cache import IdBlocks
+from sidecar.finding.store import Allowance, StoredPartition
 from sidecar.finding.walk import Walk
 from sidecar.finding.wanted import Pending, Place, Wanted
 from snapshots.held import HeldEntry
@@ -35,7 +35,7 @@ SEEDS = 400
 
 
 class Row(NamedTuple):
-    """A record and its due time; without one, the record has to be rejected."""
+    """A record, and when it is due; None: it is to be rejected."""
 
     offset: int
     due_ms: int | None
@@ -48,15 +48,15 @@ class Row(NamedTuple):
 
     @property
     def record(self) -> Record:
-        """Return the record as a producer has written it."""
+        """As a producer has written it."""
         headers: Headers = [("deliver-to", self.target.encode()), ("deliver-id", self.deliver_id)]
         at = b"nonsense" if self.due_ms is None else b"%d" % self.due_ms
         return Record(self.key, b"payload", [*headers, ("deliver-at", at)], SENT_MS)
 
 
 @dataclass
-class World(KafkaStored):
-    """A partition in which every record below S is in buckets, released, held or cancelled."""
+class World(StoredPartition):
+    """A partition of which everything below S is in buckets, released, held or cancelled."""
 
     random: Random
     rows: list[Row] = field(default_factory=list)
@@ -88,7 +88,7 @@ class World(KafkaStored):
         return self.rows[-1].offset + 1
 
     def seal(self, from_offset: int, to_offset: int) -> None:
-        """Replace the buckets within this range by one bucket; S and C move to its end."""
+        """A bucket of this range takes the place of those within it; S and C move to its end."""
         there = [row for row in self.rows if from_offset <= row.offset < to_offset and row.due_ms is not None]
         there.sort(key=lambda row: (row.due_ms, row.offset))
         refs = [self._segment(there[at : at + 3]) for at in range(0, len(there), 3)]
@@ -121,7 +121,7 @@ class World(KafkaStored):
         return SegmentRef(first, last, len(rows), 1, number, Placement.INLINE if inline else Placement.POINTER)
 
     def merge(self) -> None:
-        """Merge two neighbours."""
+        """Two neighbours become one."""
         at = self.random.randrange(len(self.buckets))
         if at + 1 < len(self.buckets) and not self.behind:
             self.seal(self.buckets[at].from_offset, self.buckets[at + 1].to_offset)
@@ -141,7 +141,7 @@ class World(KafkaStored):
         return HeldEntry(row.offset, schedule, row.record)
 
     def pending(self, wanted: Wanted) -> set[int]:
-        """Return the offsets that are pending and wanted, judging each record by itself."""
+        """By what each record is, one by one."""
         return {row.offset for row in self.rows if self._is_pending(row) and _is_wanted(row, wanted)}
 
     def _is_pending(self, row: Row) -> bool:
@@ -159,7 +159,7 @@ class World(KafkaStored):
         return self.segments.get(ref.record_offset)
 
     def inline(self, ref: SegmentRef) -> SegmentRef:
-        """Store the segment anew, with the records themselves."""
+        """The same segment, with the records themselves."""
         by_offset = {row.offset: row.record for row in self.rows}
         entries = [(due_ms, offset, by_offset[offset]) for due_ms, offset, _ in self.segments[ref.record_offset]]
         self.segments[ref.record_offset] = entries
@@ -186,7 +186,7 @@ def _is_wanted(row: Row, wanted: Wanted) -> bool:
 
 
 def _world(seed: int) -> World:
-    # A random generator of its own decides which buckets have pages, so that all else is the same without pages.
+    # Which buckets have pages is dealt apart, so that all else is as it would be without.
     world = World(Random(seed), paging=Random(seed), paged=[0, 0.8, 1][seed % 3], damaged=0.05)
     world.write(world.random.randrange(5, 60))
     cuts = sorted(world.random.sample(range(5, world.end), world.random.randrange(0, 4)))
@@ -206,7 +206,7 @@ def _world(seed: int) -> World:
         world.skipped = range(start, min(start + 3, world.cursor))
     world.held -= frozenset(world.skipped)
     if world.buckets and world.random.random() < 0.3:
-        # Retention has removed some records of the buckets.
+        # Of what is in buckets, retention has removed some.
         world.begins = world.random.randrange(5, world.buckets[-1].to_offset + 1)
         world.buckets = tuple(replace(each, segments=tuple(map(world.inline, each.segments))) for each in world.buckets)
     return world
@@ -224,9 +224,9 @@ def _wanted(random: Random) -> Wanted:
 
 
 def _page(
-    world: World, wanted: Wanted, place: Place, most: int, ids: KnownIds | None
+    world: World, wanted: Wanted, place: Place, most: int, blocks: IdBlocks | None
 ) -> tuple[list[Pending], Place | None]:
-    walk = Walk(0, world.state, wanted, world, Allowance(world.random.randrange(1, 9)), ids, most)
+    walk = Walk(0, world.state, wanted, world, Allowance(world.random.randrange(1, 9)), blocks, most)
     return walk.found, walk.read(place)
 
 
@@ -236,11 +236,11 @@ def test_pages_show_everything_that_is_pending_once(seed: int) -> None:
     wanted = _wanted(world.random)
     place: Place | None = Place(0)
     shown: list[int] = []
-    known = KnownIds(span=world.random.randrange(1, 20), most_bytes=world.random.choice([0, 1_200, 1 << 20]))
+    known = IdBlocks(span=world.random.randrange(1, 20), most_bytes=world.random.choice([0, 1_200, 1 << 20]))
     while place is not None:
-        # The log may be unreadable for one page, and readable for another.
-        ids = world.random.choice([known, known, None])
-        found, next_from = _page(world, wanted, place, most := world.random.randrange(1, 7), ids)
+        # The log may be unreadable for one page, and not for another.
+        blocks = world.random.choice([known, known, None])
+        found, next_from = _page(world, wanted, place, most := world.random.randrange(1, 7), blocks)
         assert len(found) <= most
         assert next_from != place
         shown += [each.offset for each in found]
@@ -248,8 +248,7 @@ def test_pages_show_everything_that_is_pending_once(seed: int) -> None:
         if world.buckets and world.random.random() < 0.3:
             world.merge()
         if world.cursor > world.sealed_to and world.random.random() < 0.1 and not world.skipped:
-            # A real bucket leaves out records of its range that are released or held; this one has them, and the walk
-            # passes over them.
+            # What is released of the range, or held, is not in the bucket; here it is, and is passed over.
             world.seal(world.buckets[-1].to_offset if world.buckets else 5, world.cursor)
     assert len(shown) == len(set(shown))
     assert set(shown) == world.pending(wanted)
@@ -319,7 +318,7 @@ def test_of_an_id_the_log_is_looked_through_once() -> None:
     world.seal(0, 60)
     world.seal(60, 95)
     world.segments.clear()
-    known = KnownIds(span=10)
+    known = IdBlocks(span=10)
     for number in range(7):
         world.looked_through = 0
         walk = Walk(0, world.state, Wanted("d", b"%d" % number), world, Allowance(1_000), known, 1_000)
@@ -336,7 +335,7 @@ def test_of_an_id_only_the_pages_are_read_that_may_have_it(begins: int) -> None:
     world.seal(60, 95)
     world.buckets = tuple(replace(each, segments=tuple(map(world.inline, each.segments))) for each in world.buckets)
     world.begins = begins
-    walk = Walk(0, world.state, Wanted("d", b"17"), world, Allowance(1_000), KnownIds(span=10), 1_000)
+    walk = Walk(0, world.state, Wanted("d", b"17"), world, Allowance(1_000), IdBlocks(span=10), 1_000)
     assert walk.read(Place(0)) is None
     assert [each.offset for each in walk.found] == [17, 67]
     assert 2 <= world.read_pages <= 4
@@ -347,6 +346,6 @@ def test_a_page_that_is_damaged_hides_nothing() -> None:
     rows = [Row(offset, 2_500 + offset, "a", b"%d" % (offset % 50)) for offset in range(100)]
     world = World(Random(1), rows=rows, paged=1, damaged=1)
     world.seal(0, 60)
-    walk = Walk(0, world.state, Wanted("d", b"17"), world, Allowance(1_000), KnownIds(span=10), 1_000)
+    walk = Walk(0, world.state, Wanted("d", b"17"), world, Allowance(1_000), IdBlocks(span=10), 1_000)
     assert walk.read(Place(0)) is None
     assert [each.offset for each in walk.found] == [17, 67]

@@ -87,16 +87,16 @@ class Play:
         self._drained = self._rng.random() < 0.2
         return self._drained
 
-    def host(self, *_: object) -> "Play":
+    def host(self, *_: object) -> "Part":
         self._meet()
-        return self
+        return Part(self)
 
     fence = replay = once = _meet
 
-    def take_over(self, _: object) -> "Play":
+    def take_over(self, _: object) -> "Part":
         self._meet()
         self._to_replay = self._rng.randrange(3)
-        return self
+        return Part(self)
 
     def rounds(self, *_: object) -> "Play":
         return self
@@ -117,6 +117,16 @@ class Play:
 
     def status(self, state: PartitionState, why: str) -> PartitionStatus:
         return PartitionStatus("d", 0, state, why)
+
+
+class Part:
+    """A host or an owned partition of a play: the worker empties it when the ownership ends."""
+
+    def __init__(self, play: Play) -> None:
+        self.play = play
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.play, name)
 
 
 def _raise(error: Exception) -> None:

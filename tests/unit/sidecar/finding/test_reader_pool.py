@@ -1,4 +1,4 @@
-"""Consumers kept from one page to the next: which ones, how many at most, and that all are closed in the end."""
+"""Which consumers are kept from one page to the next, how many at most, and that all are closed in the end."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,18 +10,19 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from index.errors import FormatError
-from sidecar.finding.kept_readers import KEPT_FOR_S, About, KeptReaders
+from sidecar.finding.cache import Incarnation
+from sidecar.finding.store import KEPT_FOR_S, ReaderPool, Readers
 from tests.support.hand_clock import HandClock
 
 MOST: Final = 2
-ONE: Final = About("one", "its id", "that of its state")
-ONE_AGAIN: Final = About("one", "another id", "that of its state")
-OTHER: Final = About("other", "its id", "that of its state")
-THIRD: Final = About("third", "its id", "that of its state")
+ONE: Final = Incarnation("one", "its id", "that of its state")
+ONE_AGAIN: Final = Incarnation("one", "another id", "that of its state")
+OTHER: Final = Incarnation("other", "its id", "that of its state")
+THIRD: Final = Incarnation("third", "its id", "that of its state")
 
 
-class Fake:
-    """Knows whether it was closed; a broken one fails at its next read."""
+class Fake(Readers):
+    """Knows whether it was closed; broken ones fail whoever reads with them."""
 
     def __init__(self) -> None:
         self.is_closed = False
@@ -38,8 +39,8 @@ class Fake:
         return self
 
 
-class Kept(KeptReaders[Fake]):
-    """Kept readers with a clock that the test moves, and a list of all readers ever made."""
+class Kept(ReaderPool[Fake]):
+    """With a clock that is moved by hand, and all that was ever made."""
 
     def __init__(self) -> None:
         self.clock = HandClock()
@@ -54,8 +55,8 @@ class Kept(KeptReaders[Fake]):
     def open(self) -> list[Fake]:
         return [each for each in self.made if not each.is_closed]
 
-    def ask(self, about: About) -> Fake:
-        return self.read(about, Fake.read)
+    def ask(self, incarnation: Incarnation) -> Fake:
+        return self.read(incarnation, Fake.read)
 
 
 def test_who_asks_about_the_same_again_gets_the_same() -> None:
@@ -74,11 +75,13 @@ def test_there_are_never_more_than_pages_at_a_time() -> None:
     assert one.is_closed
 
 
-@pytest.mark.parametrize("about", [ONE_AGAIN, About("one", "its id", None)], ids=["created again", "without a state"])
-def test_of_a_topic_that_is_another_one_now_nothing_is_kept(about: About) -> None:
+@pytest.mark.parametrize(
+    "incarnation", [ONE_AGAIN, Incarnation("one", "its id", None)], ids=["created again", "without a state"]
+)
+def test_of_a_topic_that_is_another_one_now_nothing_is_kept(incarnation: Incarnation) -> None:
     kept = Kept()
     one, other = kept.ask(ONE), kept.ask(OTHER)
-    again = kept.ask(about)
+    again = kept.ask(incarnation)
     assert again is not one
     assert kept.open == [other, again]
 
@@ -166,12 +169,12 @@ def test_threads_that_ask_at_once_share_none_and_have_no_more_than_that(seed: in
     def ask(number: int) -> None:
         rng = Random(seed * 1_000 + number)
         for _ in range(20):
-            about, fails = rng.choice([ONE, ONE_AGAIN, OTHER, THIRD]), rng.random() < 0.2
+            incarnation, fails = rng.choice([ONE, ONE_AGAIN, OTHER, THIRD]), rng.random() < 0.2
             if fails:
                 with pytest.raises(KafkaException):
-                    kept.read(about, work(fails))
+                    kept.read(incarnation, work(fails))
             else:
-                kept.read(about, work(fails))
+                kept.read(incarnation, work(fails))
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(ask, range(4)))
