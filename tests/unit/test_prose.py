@@ -11,11 +11,11 @@ from tests.support.prose import Prose, measure
 AIM = Prose(2, 3)
 
 LIMITS = {
-    "index": Prose(17, 31),
+    "index": Prose(2, 3),
     "snapshots": Prose(2, 3),
-    "sidecar": Prose(21, 31),
-    "spark_backfill": Prose(16, 18),
-    "tests": Prose(24, 23),
+    "sidecar": Prose(13, 20),
+    "spark_backfill": Prose(2, 3),
+    "tests": Prose(2, 3),
 }
 
 

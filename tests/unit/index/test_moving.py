@@ -19,7 +19,7 @@ ETF1 = Rules("d", default_target="out", allowed_targets=("a",), aliases=PRESETS[
 
 
 def moved(rules: Rules, headers: Headers) -> tuple[Schedule, Schedule, Record]:
-    """What a record asks for, what it asks for once it was moved, and what it is then."""
+    """Return the schedule of a record, its schedule once it was moved, and the moved record."""
     before = schedule_of(rules.decide(headers, NOW_MS))
     assert before is not None
     record = moved_record(Record(b"k", None, headers, NOW_MS), before, rules.controls.role, "d/0/9", DUE_MS, NOW_MS)

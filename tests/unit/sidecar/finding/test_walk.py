@@ -88,7 +88,7 @@ class World(StoredPartition):
         return self.rows[-1].offset + 1
 
     def seal(self, from_offset: int, to_offset: int) -> None:
-        """A bucket of this range takes the place of those within it; S and C move to its end."""
+        """Replace the buckets within this range by one bucket; S and C move to its end."""
         there = [row for row in self.rows if from_offset <= row.offset < to_offset and row.due_ms is not None]
         there.sort(key=lambda row: (row.due_ms, row.offset))
         refs = [self._segment(there[at : at + 3]) for at in range(0, len(there), 3)]
@@ -159,7 +159,7 @@ class World(StoredPartition):
         return self.segments.get(ref.record_offset)
 
     def inline(self, ref: SegmentRef) -> SegmentRef:
-        """The same segment, with the records themselves."""
+        """Return the same segment, with the records themselves."""
         by_offset = {row.offset: row.record for row in self.rows}
         entries = [(due_ms, offset, by_offset[offset]) for due_ms, offset, _ in self.segments[ref.record_offset]]
         self.segments[ref.record_offset] = entries
