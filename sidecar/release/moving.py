@@ -144,7 +144,8 @@ class Moving:
             signed = due_ms, self.key, written_ms, receipt.record.timestamp_ms
             moved = moved_occurrence(record, recurrence, place.offset, source, *signed)
         id_hash = hash_of(receipt.control.deliver_id)
-        entry = (*place, scheduled(schedule, size_of(accepted), accepted))
+        # Its place in transit has the requested time, and a spread makes it due later than that.
+        entry = schedule.due_ms, place.offset, scheduled(schedule, size_of(accepted), accepted)
         moves.append(chain, Appended(receipt.offset, moved, due_ms, id_hash), entry)
 
 
