@@ -53,6 +53,7 @@ class Answers:
         self._never_indexed: set[int] = set()
         self._unwritten: dict[int, Unwritten] = {}
         self._stays: set[int] = set()
+        self._log_end_as_spared: dict[int, int] = {}
         self._moved_now: set[bytes] = set()
         self._spared: set[tuple[int, int]] = set()
 
@@ -137,17 +138,23 @@ class Answers:
             # The record that could not be written again, or a record behind the moved schedule, which has no record
             # itself.
             self._stays |= {each.offset for each in hit if each.offset not in cancelled}
+            self._log_end_as_spared |= dict.fromkeys(self._stays, max(self._produced) + 1)
             require(len(missed) <= 1, f"{answer.offset} has not cancelled {missed}, of which one could not be written")
-        # A conditional control holds for the due time that the schedule was to be moved to.
-        is_spared = "why" in says or named.if_due_ms is not None
-        spared = {each.offset for each in hit if is_spared and each.offset in self._stays} - cancelled.keys()
+        # A conditional control is evaluated when it is read, and applies to the time to which the schedule was moved.
+        is_conditional = named.if_due_ms is not None
+        spared = {
+            each.offset
+            for each in hit
+            if ("why" in says and each.offset in self._stays)
+            or (is_conditional and answer.offset < self._log_end_as_spared.get(each.offset, 0))
+        } - cancelled.keys()
         self._spared |= {(answer.offset, _begins_at(self._produced[each])) for each in spared}
         missed = [each for each in missed if each not in spared]
         require(not missed, f"{answer.offset} has not cancelled {missed}")
         again = self._passed_over & cancelled.keys()
         require(not again, f"{answer.offset} cancels {again}, which a control before it has not")
         passed_over = {each.offset for each in hit if not _is_conditional(each, named)} - cancelled.keys()
-        self._passed_over |= passed_over - self._stays
+        self._passed_over |= passed_over - self._stays - spared
         require(list(cancelled) == sorted(cancelled), f"{answer.offset}: not in the order of the log")
         found = bool(cancelled or taken)
         outcomes = {DONE[named.action]} if found else {"changed", "not-pending"}

@@ -435,7 +435,7 @@ class SimulatedTransactions:
         return Result(Outcome.COMMITTED, _shared_out(transaction, offsets), notes=notes)
 
     def find_refused(self, transaction: Transaction, within_s: float) -> Refusals:
-        """Return the records at some places that are moved."""
+        """Refuse some of the records that are moved."""
         assert self._refused, f"{transaction}: nothing is refused, in {within_s} s"
         why = Rejection(Reason.RECORD_TOO_LARGE, "in the simulation")
         return Refusals({}, unfollowed=dict.fromkeys(self._refused, why))
