@@ -10,7 +10,7 @@ ROOMS := index snapshots sidecar spark_backfill
 PROTOS := $(wildcard snapshots/proto/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv demo dev test test-all test-broker test-rest test-versions test-wheel test-kernel wheel wheels coverage simulate mutants faults soak lint format bench bench-kernel bench-large bench-named bench-ops bench-spark lock proto clean \
+.PHONY: help venv demo dev test test-all test-broker test-rest test-versions test-wheel test-kernel wheel wheels coverage simulate mutants walk faults soak lint format bench bench-kernel bench-large bench-named bench-ops bench-spark lock proto clean \
         chart-tools chart-schema chart push-chart push-image test-docs test-helm test-monitoring test-page image image-spark release-image image-sbom test-image test-spark spark-zip
 
 help: ## Show this list
@@ -164,6 +164,9 @@ format: venv ## Format the code and mend what ruff can mend
 
 bench: venv ## Throughput and lateness, as ratios to a bare transactional loop: medians of three (ROUNDS=1: once, 32 minutes)
 	@$(BIN)/python -m tests.bench $(if $(ROUNDS),--rounds $(ROUNDS))
+
+walk: venv ## Files and functions that a record, a cancel and a restart visit (LIST=deliver-at: print them)
+	@$(BIN)/python -m tests.bench.walk $(if $(LIST),--list $(LIST))
 
 bench-kernel: venv ## What records cost the worker: by the kernel, and kept as columns, each beside Python; no broker
 	@$(BIN)/python -m tests.bench.kernel

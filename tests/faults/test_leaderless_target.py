@@ -48,7 +48,8 @@ def test_a_target_that_loses_its_leader_while_the_router_runs_holds_up_its_own_r
         for number in range(OTHERS):
             replicated.post(delay, _due(began_ms, rng), value=b"other-%d" % number)
         replicated.flush()
-        replicated.wait_records(out, OTHERS)
+        # The client gives the first transaction up after a minute.
+        replicated.wait_records(out, OTHERS, timeout_s=180)
         _come_back(three_nodes, node)
         assert len(replicated.wait_records(away, WAITING)) == WAITING
         assert settled(replicated).released_once == OTHERS + WAITING

@@ -23,6 +23,7 @@ _TIMEOUT_S: Final = 60.0
 _CLIENT_ID: Final = "wire"
 _FETCH_BYTES: Final = 64 << 20
 _TRIES: Final = 500
+_NOT_LEADER: Final = 6
 _CONCURRENT_TRANSACTIONS: Final = 51
 _NOT_YET: Final = frozenset({14, 15, 16, _CONCURRENT_TRANSACTIONS})
 """Codes to try again: the end of another transaction, or a coordinator that is loading, missing, or elsewhere."""
@@ -84,9 +85,18 @@ class Broker:
     def produce(
         self, topic: str, partition: int, batches: bytes, *, transactional_id: str | None = None, acks: int = -1
     ) -> int:
-        """Write encoded batches; return the offset of the first record, or raise RefusedByBroker."""
-        answer = self.request(PRODUCE, produce_body(topic, partition, batches, transactional_id, acks))
-        code, offset, why = answer.skip_to_partition().i16(), answer.i64(), ""
+        """Write encoded batches; return the offset of the first record, or raise RefusedByBroker.
+
+        Wait for a broker that does not know yet that it leads the partition of a new topic.
+        """
+        body = produce_body(topic, partition, batches, transactional_id, acks)
+        tries = 1
+        while (code := (answer := self.request(PRODUCE, body)).skip_to_partition().i16()) == _NOT_LEADER:
+            if tries == _TRIES:
+                break
+            tries += 1
+            time.sleep(0.02)
+        offset, why = answer.i64(), ""
         if code:
             answer.i64(), answer.i64()
             each = [(answer.i32(), answer.text()) for _ in range(answer.i32())]
