@@ -7,7 +7,7 @@ killed job does not hold back trimming for long; while a job runs, its driver re
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ from spark_backfill.buckets.job import Job
 from spark_backfill.errors import JobError
 
 INTENT_LASTS_MS: Final = 3_600_000
-RENEWED_EVERY_S: Final = 300.0
+RENEWED_EVERY_MS: Final = 300_000
 TRANSACTION_TIMEOUT_S: Final = 60.0
 CANCEL_TIMEOUT_S: Final = 10.0
 
@@ -52,29 +52,32 @@ class Intents:
         self._backfill = backfill
         self._settings = producer
         self._snapshots_from = snapshots_from
-        self._written_s = 0.0
+        self._written_ms = 0
+        self._has_lapsed = False
 
     def write(self) -> None:
         """Write all intents, and wait for the brokers to acknowledge them; raise KafkaException otherwise."""
-        expires_ms = time.time_ns() // 1_000_000 + INTENT_LASTS_MS
+        written_ms = _now_ms()
         self._send(
             {
-                partition: encode_intent(Intent(self._intent, offset, expires_ms))
+                partition: encode_intent(Intent(self._intent, offset, written_ms + INTENT_LASTS_MS))
                 for partition, offset in self._snapshots_from.items()
             },
             TRANSACTION_TIMEOUT_S,
         )
-        self._written_s = time.monotonic()
+        # A machine that stood still writes again as if nothing had happened.
+        self._has_lapsed |= bool(self._written_ms) and not self.hold
+        self._written_ms = written_ms
 
     def renew(self) -> None:
         """Write the intents again when a good part of their time is over."""
-        if time.monotonic() - self._written_s > RENEWED_EVERY_S:
+        if _now_ms() - self._written_ms > RENEWED_EVERY_MS:
             self.write()
 
     @property
     def hold(self) -> bool:
         """Return true if the intents have been in force without a gap since they were written."""
-        return time.monotonic() - self._written_s < INTENT_LASTS_MS / 1_000
+        return not self._has_lapsed and _now_ms() < self._written_ms + INTENT_LASTS_MS
 
     def cancel(self) -> None:
         """Remove the intents of a job that failed; where the request does not get through, they expire."""
@@ -106,15 +109,17 @@ def stage(
 ) -> None:
     """Write every bucket of the job and remove its intents, all in one transaction; ``kernel`` goes into the report.
 
-    Raises JobError when the delay topic is not the one that was read, KafkaException when the transaction does not get
-    through; ``outcome_is_open`` tells whether it may be committed all the same. Running the job again is harmless
-    either way.
+    Raises JobError when the delay topic is not the one that was read, or when written segments were trimmed;
+    KafkaException when the transaction does not get through: ``outcome_is_open`` tells whether it may be committed all
+    the same. Running the job again is harmless either way.
     """
     for number, count in Counter(number for number, _ in segments).items():
         if count > MAX_SEGMENTS:
             raise too_many_segments(job, number)
     admin = cluster.connect(job)
     _refuse_other_topic(job, admin)
+    starts = {number: log.start for number, log in cluster.log_ranges(admin, job.snapshots, job.partitions).items()}
+    refuse_trimmed(job, starts, [*segments, *id_pages])
     staged = staged_buckets(job, segments, id_pages, needs_from)
     stale = list(_stale(job, admin))
     producer = Producer(job.producer(**{"transactional.id": job.transactional_id}))
@@ -135,6 +140,21 @@ def stage(
         "kernel": kernel,
     }
     Path(job.report).write_text(json.dumps(summary), encoding="utf-8")
+
+
+def refuse_trimmed(job: Job, starts: Mapping[int, int], written: Iterable[tuple[int, SegmentRef | IdPageRef]]) -> None:
+    """Raise JobError if a router has trimmed segments or pages that the job wrote.
+
+    A router trims them only after the intents of the job have expired, because its driver stood still for an hour.
+    ``starts`` has the first offset of each partition of the snapshots topic.
+    """
+    for number, ref in written:
+        partition = job.slots.buckets[number].partition
+        if ref.record_offset < starts[partition]:
+            raise JobError(
+                f"{job.snapshots}/{partition}: offset {ref.record_offset}, which the job wrote, was trimmed; the driver"
+                " stood still for so long that its intents expired. Nothing was staged: run the job again"
+            )
 
 
 def too_many_segments(job: Job, bucket: int) -> JobError:
@@ -202,6 +222,11 @@ def _in_order(pages: Sequence[IdPageRef]) -> tuple[IdPageRef, ...] | None:
     return tuple(ordered) if len(ordered) <= MAX_PAGES else None
 
 
+def _now_ms() -> int:
+    """Return the wall clock, by which routers decide whether an intent has expired."""
+    return time.time_ns() // 1_000_000
+
+
 def _stale(job: Job, admin: AdminClient) -> Iterator[tuple[int, bytes]]:
     """Yield leftovers of earlier runs: buckets of another division, and expired intents."""
     prefix = STAGED_PREFIX + f"{job.name}/".encode("ascii")
@@ -216,7 +241,7 @@ def _stale(job: Job, admin: AdminClient) -> Iterator[tuple[int, bytes]]:
 def _is_over(key: bytes, value: bytes) -> bool:
     """Return true if an intent has expired; an unreadable intent is kept for a version that can read it."""
     try:
-        return decode_intent(key, value).expires_ms < time.time_ns() // 1_000_000
+        return decode_intent(key, value).expires_ms < _now_ms()
     except FormatError:
         return False
 

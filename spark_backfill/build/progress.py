@@ -54,11 +54,12 @@ class Progress:
         try:
             self._intents.renew()
         except KafkaException as exception:
-            if not self._intents.hold:
-                self._say("the brokers have not taken our intents for too long; what was written may be trimmed")
-                self._context.cancelJobGroup(self._group)
-            else:
-                self._say(f"intents not renewed yet: {exception.args[0].str()}")
+            self._say(f"intents not renewed yet: {exception.args[0].str()}")
+        if not self._intents.hold:
+            self._say(
+                "the intents of this job have expired: its segments may be trimmed, so it is cancelled; run it again"
+            )
+            self._context.cancelJobGroup(self._group)
 
     def _line(self) -> str:
         known = stages_of(self._context, self._group)
