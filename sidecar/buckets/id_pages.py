@@ -91,7 +91,7 @@ class WrittenIds:
         self._given = ()
 
     def refs(self) -> tuple[IdPageRef, ...] | None:
-        """Return the entries of the pages for the manifest; None where these would be too many."""
+        """Return the references to the pages, for the manifest; None where there are too many pages."""
         return self._writer.refs()
 
 

@@ -84,7 +84,7 @@ class Merging:
         self._room = MOST_SEGMENTS - sum(len(manifest.segments) for manifest in manifests)
 
     def run(self, reads: MergeReads) -> None:
-        """Read, merge and encode the sources; end early when the merge is stopped."""
+        """Read, merge and encode the sources, then their pages of ids; end early when the merge is stopped."""
         if self._handover.is_closed:
             return
         most_bytes = self._limits.merge_read_bytes

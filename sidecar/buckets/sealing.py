@@ -142,7 +142,7 @@ class Sealing:
         return _counted(self._writer.encode(placement, stored), routes)
 
     def _joined(self, run: Run[Payload]) -> Encoded | None:
-        """Return a segment joined of rows; None unless every entry is a row."""
+        """Return a segment joined of rows; None unless every entry is a row and fits into a segment."""
         packed = packed_run(run)
         if packed is None or max(packed.sizes) + COLUMN_BYTES > self._rules.segment_bytes:
             return None
@@ -153,7 +153,9 @@ class Sealing:
 
 
 def _counted(segments: list[Encoded], routes: Sequence[Route]) -> list[Encoded]:
-    """Count, for each segment that was made of these entries, how many entries go to each target."""
+    """Add to each segment the number of its entries for each target; ``routes`` has the targets of all entries in
+    order.
+    """
     start, counted = 0, []
     for ref, value in segments:
         end = start + ref.entries

@@ -52,7 +52,7 @@ class PayloadBudget:
         return self.room_bytes <= self._max_bytes // RESERVED_SHARE
 
     def take(self, size_bytes: int) -> None:
-        """Count bytes as used; the sum may pass the limit by one fetch of intake."""
+        """Count bytes as used; the sum may pass the limit by the bytes that one intake holds."""
         with self._changes:
             self._used_bytes += size_bytes
 
