@@ -19,7 +19,7 @@ from sidecar.kafka.librdkafka import header_count, serialized_sizes
 
 _LEAST_HEADER_BYTES: Final = 2
 _MANY_BYTES: Final = MAX_HEADERS * _LEAST_HEADER_BYTES
-"""Least size of more than MAX_HEADERS headers."""
+"""Fewer bytes than these hold at most MAX_HEADERS headers."""
 
 _SHORT: Final = 63
 """Most bytes whose length takes one byte in the log."""
