@@ -1,4 +1,4 @@
-"""Adopting what jobs have staged, between the releases of one partition (:mod:`index.adopting`).
+"""Adopts the buckets that jobs have staged, between the releases of one partition (:mod:`index.adopting`).
 
 ::
 
@@ -7,8 +7,8 @@
         ▲             intake pauses, the mutable bucket is sealed │
         └──────────────────── not within 30 s: intake goes on ────┘
 
-What cannot be adopted any more is discarded, what must not be is refused; both are withdrawn from the backfill topic,
-so that each is told once.
+A bucket that can no longer be adopted is discarded; a bucket that must not be adopted is refused. Both are withdrawn
+from the backfill topic, so that each is reported once.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,30 +32,30 @@ Handled = tuple[bytes, int]
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A record of the backfill topic: the bucket it stages, or why that cannot be trusted."""
+    """A record of the backfill topic: the bucket it stages, or the reason why the record cannot be trusted."""
 
     offset: int
     staged: Staged | FormatError
 
 
 class StagedView(Protocol):
-    """What jobs have staged for one partition."""
+    """The buckets that jobs have staged for one partition."""
 
     def waiting(self) -> Mapping[bytes, Waiting]:
-        """What is staged by key; another object whenever it has changed."""
+        """Return the staged records by key; another object whenever they have changed."""
 
     def hold_off(self) -> None:
-        """The brokers refuse what adopting writes: whoever owns the partition next waits before it tries again."""
+        """Have the next owner wait before it adopts again, since the brokers refuse the writes of an adoption."""
 
     def not_before_s(self) -> float:
-        """When something may be adopted, by the running time."""
+        """Return the running time from which on a bucket may be adopted."""
 
 
 class Adopting:
-    """Belongs to one owned partition, and owns what it requests; used by the worker only.
+    """Belongs to one owned partition, and owns its requests; used by the worker only.
 
-    Whatever is adopted must have been decided by the rules in force. What is ``handled`` may still be seen among what
-    is ``staged`` for a moment. ``on_adopted`` is called when the index is behind the range of a bucket.
+    The rules in force must have decided an adopted bucket. Records that are ``handled`` may still be among the
+    ``staged`` ones for a moment. ``on_adopted`` is called when the index is behind the range of a bucket.
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class Adopting:
 
     @property
     def pauses(self) -> bool:
-        """Whether intake has to wait, and everything is to be sealed, because a bucket is about to be adopted."""
+        """True while intake waits and everything is sealed, because a bucket is about to be adopted."""
         return self._paused_s is not None
 
     def turn(self) -> None:
-        """Look at what is staged, and begin or give up to wait for the seal; cheap while nothing has changed."""
+        """Look at the staged buckets, and begin to wait for the seal or give up; cheap while nothing has changed."""
         waiting = self._staged.waiting()
         if waiting is not self._seen:
             self._seen = waiting
@@ -109,14 +109,14 @@ class Adopting:
             self._wait_a_while("what is in memory could not be sealed in time")
 
     def request(self, bucket_id: int) -> Request | None:
-        """What to add to the transaction that comes next: one bucket to adopt, or records to withdraw."""
+        """Return the request for the next transaction: one bucket to adopt, or records to withdraw."""
         adoption = self._adoption(bucket_id) if self._ledger.may_adopt and self.pauses else None
         if adoption is None and self._useless and self._clock.running_s() >= self._not_before_s:
             return Request(self, withdrawn=tuple(self._useless)[:WITHDRAWN_AT_ONCE])
         return adoption
 
     def committed(self, request: Request, _offsets: Sequence[int]) -> None:
-        """A bucket was adopted, or what is of no use was withdrawn."""
+        """Note that a bucket was adopted, or that useless records were withdrawn."""
         for key in request.withdrawn:
             self._handled.add((key, self._seen[key].offset))
             self._useless.pop(key, None)
@@ -129,16 +129,16 @@ class Adopting:
             self._on_adopted()
 
     def refused(self, request: Request, why: str) -> None:
-        """It could not be committed; an adoption ends this ownership, too, so the next one has to know."""
+        """Wait a while; a refused adoption also ends this ownership, so the next owner is told to wait."""
         if request.installs is not None:
             self._staged.hold_off()
         self._wait_a_while(why)
 
     def left_out(self, _request: Request) -> None:
-        """It is asked for again."""
+        """Do nothing: the next call of ``request`` asks for it again."""
 
     def enter(self, history: RuleHistory) -> None:
-        """Other rules are in force: what was decided by those of before must not be adopted any more."""
+        """Use other rules from now on: buckets that earlier rules have decided must not be adopted any more."""
         self._history = history
         self._sort_out(self._seen)
 
@@ -164,7 +164,7 @@ class Adopting:
         self._pass_over()
 
     def _pass_over(self) -> None:
-        """What C has passed can never be adopted."""
+        """Discard the buckets that C has passed, since they can never be adopted."""
         for key, staged in list(self._open.items()):
             if staged.manifest.to_offset <= self._ledger.indexed_to:
                 del self._open[key]
@@ -173,7 +173,7 @@ class Adopting:
                 self._log.info("backfill_discarded", **_named(staged), cursor=self._ledger.indexed_to)
 
     def _refusal(self, staged: Staged | FormatError) -> tuple[str, str]:
-        """Why it must not be adopted and what to do about it; empty when it may be."""
+        """Return the reason why a bucket must not be adopted, and the remedy; two empty texts when it may be."""
         if isinstance(staged, FormatError):
             return str(staged), "run the job again"
         if staged.delay_topic_id != self._delay_topic_id:
@@ -193,7 +193,7 @@ class Adopting:
 
     def _fitting(self) -> list[tuple[bytes, Staged]]:
         if self._ledger.indexed_to < self._history.last.from_offset:
-            # Read again after a take-over: what comes first is decided by the rules of before.
+            # After a take-over the first records are read again, and the rules of before decide them.
             return []
         return fitting(list(self._open.items()), self._ledger.indexed_to)
 

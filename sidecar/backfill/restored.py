@@ -1,8 +1,8 @@
-"""The meaning of a backfill partition: the records that jobs still need, and the state that a job has made anew.
+"""Gives meaning to a backfill partition: the records that jobs still need, and the state that a job has made anew.
 
-A job that rebuilds what a lost state topic held stages buckets for the whole log. They are good for one thing: to
-start a partition that has no state. The first transaction of its owner takes all of them over. C and S are the end of
-the log that the job has read. W is before all entries, since the job left out the records that it found released.
+A job that rebuilds a lost state topic stages buckets for the whole log. They are good for one thing: to start a
+partition that has no state. The first transaction of its owner takes all of them over. C and S are the end of the log
+that the job has read. W is before all entries, since the job left out the records that it found released.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ from snapshots.staged import STAGED_PREFIX, Staged, decode_staged, fold_staged
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A state made of staged buckets; ``withdrawn`` are keys and offsets of everything staged to restore one."""
+    """A state made of staged buckets; ``withdrawn`` has the keys and offsets of everything staged to restore one."""
 
     progress: Progress
     history: RuleHistory
@@ -30,7 +30,7 @@ class Restored:
 
 
 def kept_by_backfills(records: Iterable[Stored], now_ms: int) -> Kept:
-    """Return the offsets that must not be trimmed; FormatError when a record cannot be read that may need some."""
+    """Return the offsets that must not be trimmed; raise FormatError for an unreadable record that may need some."""
     staged, intents = fold_staged((record.key, record.value) for record in records)
     written_from = [intent.snapshots_from for intent in intents if intent.expires_ms > now_ms]
     return kept_for_backfills([each.manifest for each in staged], written_from)
@@ -39,7 +39,7 @@ def kept_by_backfills(records: Iterable[Stored], now_ms: int) -> Kept:
 def restored_from(
     records: Iterable[Stored], delay_topic_id: str, log: tuple[int, int], snapshots: tuple[int, int], rules: Rules
 ) -> tuple[Restored | None, str]:
-    """Return the state that the buckets of a job make, of the job that got furthest; or None, and the reason.
+    """Return the state that the buckets of the job with the most progress make; or None, and the reason.
 
     ``log`` and ``snapshots`` are the offsets that the two topics hold, [from, to).
     """

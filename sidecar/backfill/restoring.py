@@ -17,13 +17,16 @@ from sidecar.ports import Records, Stored
 
 
 def read_backfills(config: Config, topic: DelayTopicConfig, partition: int, admin: AdminClient) -> list[Stored]:
-    """Read a backfill partition; nothing when the topic does not exist. Errors as of ``read_compacted``."""
-    # Asked first: the client's answer about a partition that is not there is that of one without a leader.
+    """Read a backfill partition; return an empty list when the topic does not exist.
+
+    Raises the errors of ``read_compacted``.
+    """
+    # The check comes first: the client gives the same answer about a missing partition as about one without a leader.
     return read_compacted(config, topic.backfill, partition, admin) if is_there(admin, topic.backfill) else []
 
 
 def has_records(admin: AdminClient, backfill: str, partition: int) -> bool:
-    """Whether a backfill partition may hold something; False also where there is none, or none to be seen."""
+    """Say whether a backfill partition may hold records; False also where it is missing or cannot be described."""
     try:
         start, end = log_range(admin, backfill, partition)
     except KafkaException:
@@ -39,9 +42,9 @@ def look_at_backfills(
     now_ms: Callable[[], int],
     _: Records,
 ) -> Kept:
-    """Return the offsets that jobs need now, for a thread of the pool; errors as of ``kept_by_backfills``.
+    """Return the offsets that jobs need now; runs in a thread of the pool.
 
-    ClusterError when the topic cannot be read.
+    Raise ClusterError when the topic cannot be read; other errors are those of ``kept_by_backfills``.
     """
     try:
         records = read_backfills(config, topic, partition, admin)

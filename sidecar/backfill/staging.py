@@ -1,8 +1,8 @@
-"""What jobs have staged for the partitions of this process: one consumer, in a thread of its own.
+"""Follows the staged buckets of all partitions of this process: one consumer, in a thread of its own.
 
-A consumer for each partition would cost memory where nothing is ever staged. What waits is decoded here, since a
-manifest of many segments would hold up a release. A topic that is missing holds nothing; it is looked for again now and
-then.
+A consumer for each partition would take memory where nothing is ever staged. Staged records are decoded here, since
+decoding a manifest of many segments would hold up a release. A topic that is missing counts as empty, and the thread
+looks for it again now and then.
 """
 
 import threading
@@ -24,14 +24,14 @@ from snapshots.staged import STAGED_PREFIX, Staged, decode_staged
 
 WAIT_S = 0.25
 AGAIN_AFTER_S = 30.0
-"""How long after an error, or where a topic is missing, the topics are asked for again."""
+"""Time after an error, or after a topic was found missing, at which the topics are requested again."""
 
 STOP_WITHIN_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class StagedAt:
-    """A delay partition by the topics that matter here."""
+    """A delay partition, named by the topics that matter here."""
 
     backfill: str
     snapshots: str
@@ -39,11 +39,11 @@ class StagedAt:
 
 
 NOTHING: Mapping[bytes, Waiting] = {}
-"""Always the same object, so that it is seen that nothing has changed."""
+"""The empty answer: always the same object, so that the caller sees that nothing has changed."""
 
 
 class Staging(TopicFollower):
-    """Knows what waits to be adopted; every method may be called from any thread. It starts by itself when needed."""
+    """Knows the staged buckets; every method may be called from any thread. The thread starts by itself when needed."""
 
     def __init__(self, connect: Callable[[], Consumer], clock: Clock) -> None:
         super().__init__("staging", structlog.get_logger(), stop_within_s=STOP_WITHIN_S)
@@ -59,7 +59,7 @@ class Staging(TopicFollower):
         self._lock = threading.Lock()
 
     def watch(self, place: StagedAt) -> None:
-        """Read a partition from its beginning and go on."""
+        """Read a partition from its beginning and follow it."""
         with self._lock:
             self._places[place] = OFFSET_BEGINNING
             self._raw[place], self._waiting[place] = {}, {}
@@ -76,19 +76,19 @@ class Staging(TopicFollower):
             self._changed.set()
 
     def waiting(self, place: StagedAt) -> Mapping[bytes, Waiting]:
-        """What is staged by key; not to be altered, and another object whenever it has changed."""
+        """Return the staged records by key; not to be altered, and another object whenever they have changed."""
         return self._waiting.get(place) or NOTHING
 
     def has_looked(self, place: StagedAt) -> bool:
-        """Whether the topic was read to its end since it is watched, or cannot be."""
+        """Say whether the topic was read to its end since it is watched, or cannot be read."""
         return place in self._looked
 
     def hold_off(self, place: StagedAt) -> None:
-        """The brokers refuse what adopting writes: whoever owns the partition next waits before it tries again."""
+        """Have the next owner wait before it adopts again, since the brokers refuse the writes of an adoption."""
         self._held_off_to_s[place] = self._clock.running_s() + AGAIN_AFTER_S
 
     def not_before_s(self, place: StagedAt) -> float:
-        """When something may be adopted, by the seconds that the clock has been running."""
+        """Return the running time of the clock from which on a bucket may be adopted."""
         return self._held_off_to_s.get(place, 0.0)
 
     def _follow(self) -> None:
@@ -114,7 +114,8 @@ class Staging(TopicFollower):
                 scan = self._scan(consumer)
             came = scan.fetch(WAIT_S)
             if self._changed.is_set():
-                # Of positions that no longer hold; the records are read again from those that do.
+                # The fetch belongs to positions that are no longer valid; the records are read again from the valid
+                # ones.
                 continue
             absent = self._take_in(scan)
             missing |= bool(absent)
@@ -135,7 +136,7 @@ class Staging(TopicFollower):
         return PartitionScan(consumer, ranges)
 
     def _take_in(self, scan: PartitionScan) -> set[str]:
-        """Note the records that were fetched; return the topics that are not there."""
+        """Note the records that were fetched; return the topics that do not exist."""
         absent: set[str] = set()
         while True:
             try:
@@ -163,7 +164,7 @@ class Staging(TopicFollower):
             self._raw[place][key] = offset, value
 
     def _judge(self, consumer: Consumer) -> None:
-        """Decode what has come and was not withdrawn since."""
+        """Decode the records that have come and were not withdrawn since."""
         with self._lock:
             found = {place: dict(raw) for place, raw in self._raw.items()}
         for place, raw in found.items():

@@ -1,5 +1,5 @@
-"""What is pending outside memory: sealing, loading, merging and removing buckets, trimming topics.
+"""Buckets: seals, loads, merges and removes the records that are pending outside memory, and trims the topics.
 
-May import: ``intake``, ``payload``, ``release``, ``kafka``, ``config``. Begin with
-:mod:`sidecar.buckets.lifecycle`, which says what the next transaction is to do for buckets.
+May import: ``intake``, ``payload``, ``release``, ``kafka``, ``config``. Begin with :mod:`sidecar.buckets.lifecycle`,
+which decides the work on buckets that the next transaction carries.
 """

@@ -1,11 +1,12 @@
-"""Whether an open transaction of somebody else hides the end of a delay partition.
+"""Finds out whether an open transaction of another client hides the end of a delay partition.
 
-Readers of what is committed come no further than the first record of the oldest open transaction, whoever wrote what
-lies behind it. A transaction that ends is nothing to tell of; one whose client hangs, or that the brokers have lost,
-holds up every delivery behind it, while everything that can be seen is released and looks well.
+A consumer that reads committed records stops at the first record of the oldest open transaction, even if other
+producers wrote the records behind it. A transaction that ends needs no report. A transaction whose client hangs, or
+that the brokers have lost, holds up every delivery behind it, while every visible record is released and all looks
+well.
 
-No request is made while all is well: the tail tells the end of the log and where it stands. Only when it stands still
-in front of the end the cluster is asked, in a thread of the pool, what keeps it there.
+No request is made while all is well: the tail knows its own position and the end of the log. When the tail stands still
+in front of the end, a thread of the pool asks the cluster for the reason.
 """
 
 from collections.abc import Callable
@@ -17,20 +18,23 @@ import structlog
 from index.errors import ClusterError
 
 AFTER_S: Final = 10.0
-"""How long the end must have been hidden to be told; transactions that end are shorter."""
+"""Time that the end must have been hidden before it is reported; transactions that end are shorter."""
 
 ASK_EVERY_S: Final = 5.0
 
 
 class Edges(NamedTuple):
-    """Where what can be read of a partition ends, and where its log does."""
+    """The end of the readable part of a partition, and the end of its log."""
 
     settled: int
     end: int
 
 
 class HiddenEnd:
-    """Of one owned delay partition; used by its worker only. ``bootstrap`` are the brokers a person would use."""
+    """The watch over one owned delay partition; used by its worker only.
+
+    ``bootstrap`` names the brokers that a person would use.
+    """
 
     def __init__(self, ask: Callable[[], Future[Edges]], bootstrap: str, place: tuple[str, int]) -> None:
         self._ask = ask
@@ -44,7 +48,9 @@ class HiddenEnd:
         self._log = structlog.get_logger().bind(topic=place[0], partition=place[1])
 
     def turn(self, now_s: float, indexed_to: int, lag: int) -> None:
-        """One look; ``lag`` are the offsets from ``indexed_to`` to the end of the log, open transactions included."""
+        """Take one look; ``lag`` is the number of offsets from ``indexed_to`` to the end of the log, open transactions
+        included.
+        """
         if indexed_to != self._stands_at or lag <= 0:
             if self._edges is not None:
                 self._log.info("delay_topic_no_longer_hidden", after_s=round(now_s - self._since_s))
@@ -58,11 +64,11 @@ class HiddenEnd:
             self._asked = self._ask()
 
     def seconds(self, now_s: float) -> float:
-        """For how long the end has been hidden; 0 when it is not."""
+        """Return for how long the end has been hidden; 0 when it is not."""
         return 0.0 if self._edges is None else now_s - self._since_s
 
     def why(self, now_s: float) -> str:
-        """Names the transaction by its first offset, and says how to end it; empty when there is none."""
+        """Name the transaction by its first offset, and say how to end it; return an empty text when there is none."""
         if self._edges is None:
             return ""
         settled, end = self._edges
@@ -77,9 +83,10 @@ class HiddenEnd:
         try:
             edges = asked.result()
         except ClusterError:
-            # Asked again in a while; brokers that are away are told of elsewhere.
+            # A later turn asks again, and another part reports brokers that are away.
             return
-        # What was settled meanwhile has yet to be read, or intake stands still for reasons of its own.
+        # If the readable part grew meanwhile, its records have yet to be read, or intake stands still for its own
+        # reasons.
         is_hidden = edges.settled <= self._stands_at and edges.settled < edges.end
         told, self._edges = self._edges, edges if is_hidden else None
         if is_hidden and told is None:

@@ -1,4 +1,6 @@
-"""Pages of ids (:mod:`index.id_pages`) of one partition: written behind the segments of their bucket, and read back."""
+"""Writes the pages of ids (:mod:`index.id_pages`) of one partition behind the segments of a bucket, and reads them
+back.
+"""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -20,18 +22,19 @@ from snapshots.id_pages import EncodedPage, IdPageWriter, decode_page, encode_pa
 T = TypeVar("T")
 
 READ_AT_ONCE: Final = 128
-"""Pages: each read waits for a round trip."""
+"""Pages that are read together, since each read waits for a round trip."""
 
 CACHED_BYTES: Final = 416 * 1_048_576
-"""Of the pages of one partition that were read, 40 a row: those of ten million ids. Where there are more and controls
-come for any of them, each lot of controls reads what is missing again."""
+"""Most bytes of the pages of one partition that are kept after reading: at 40 bytes a row, the pages of ten million
+ids. Where a partition has more ids and controls come for any of them, each lot of controls reads the missing pages
+again."""
 
 
 class Encode(Protocol):
-    """Has something encoded in another thread, one after the other."""
+    """Encodes in another thread, one piece of work after the other."""
 
     def __call__(self, work: Callable[[], T], /) -> Future[T]:
-        """Its result is ready when it is."""
+        """Return a future, which gets the result of the work."""
 
 
 Take: TypeAlias = Callable[[], Sequence[EncodedPage] | None]
@@ -39,10 +42,10 @@ Take: TypeAlias = Callable[[], Sequence[EncodedPage] | None]
 
 
 class SealedIds:
-    """The pages of what is being sealed, encoded in another thread; nothing of it is done before it is asked for."""
+    """The pages of a bucket that is being sealed, encoded in another thread; encoding begins with the first request."""
 
     def __init__(self, places: Places, encode: Encode, limits: Limits) -> None:
-        """``places`` must not change any more."""
+        """Take ``places``, which must not change any more."""
         self._pages = encode_pages(rows_in_order(places), len(places), limits.page_rows)
         self._has_any = bool(places)
         page_bytes = ROW_BYTES * rows_of_a_page(len(places), limits.page_rows)
@@ -71,9 +74,9 @@ class WrittenIds:
         self._given: Sequence[EncodedPage] = ()
 
     def next_pages(self) -> tuple[tuple[bytes, bytes], ...] | None:
-        """The next ones as (key, value): empty when none is ready yet, None when all are written.
+        """Return the next pages as (key, value): empty when none is ready yet, None when all are written.
 
-        The same again until they are ``written``.
+        Returns the same pages until they are ``written``.
         """
         if not self._given:
             taken = None if self.refs() is None else self._take()
@@ -83,19 +86,19 @@ class WrittenIds:
         return self._writer.keyed(self._given)
 
     def written(self, record_offsets: Sequence[int]) -> None:
-        """The pages given last were committed."""
+        """Note that the pages given last were committed."""
         self._writer.written(self._given, record_offsets)
         self._given = ()
 
     def refs(self) -> tuple[IdPageRef, ...] | None:
-        """What the manifest says of them; None where that would be too much."""
+        """Return the references to the pages, for the manifest; None where there are too many pages."""
         return self._writer.refs()
 
 
 class IdPageSource:
-    """Reads pages of one partition, by several threads, each with a reader of its own.
+    """Reads pages of one partition; used by several threads, each with its own reader.
 
-    Pages that were read lately are kept for the one thread that looks for ids: only it calls ``pages``.
+    Pages that were read lately are kept for the one thread that looks for ids: only that thread calls ``pages``.
     """
 
     def __init__(
@@ -114,10 +117,10 @@ class IdPageSource:
         self._log = structlog.get_logger().bind(topic=topic, partition=partition)
 
     def read(self, manifest: Manifest, numbers: Sequence[int], reader: Records) -> list[bytes]:
-        """Some pages of a bucket, ascending.
+        """Read some pages of a bucket, in ascending order.
 
-        ClusterError when the cluster does not answer; FormatError, which is in the log, when one of them is not there
-        or damaged.
+        Raise ClusterError when the cluster does not answer. Raise FormatError, and log it, when a page is missing or
+        damaged.
         """
         refs = [(manifest.id_pages or ())[number] for number in numbers]
         read = self._records(sorted(ref.record_offset for ref in refs), reader)
@@ -132,9 +135,9 @@ class IdPageSource:
         return pages
 
     def pages(self, manifest: Manifest, numbers: Sequence[int], reader: Records) -> Iterator[tuple[int, IdPage]]:
-        """Some pages of a bucket with their numbers, ascending; those that were asked for lately are not read again.
+        """Yield some pages of a bucket with their numbers, ascending; read only the pages that the cache lacks.
 
-        Errors as of ``read``.
+        Raises the errors of ``read``.
         """
         refs = manifest.id_pages or ()
         for at in range(0, len(numbers), READ_AT_ONCE):
@@ -176,6 +179,6 @@ class IdPageSource:
         self._size_bytes -= 0 if page is None else page.size_bytes
 
     def forget_others(self, record_offsets: set[int]) -> None:
-        """Let go of pages that no bucket has any more."""
+        """Drop the cached pages that belong to no bucket any more."""
         for gone in self._cached.keys() - record_offsets:
             self._forget(gone)

@@ -1,17 +1,18 @@
-"""Where in buckets the records of an id are, read when a control asks.
+"""Reads, when a control asks, at which positions the buckets hold records of an id.
 
-Meanwhile nothing is taken in, since a control holds for what lies in front of it; what is due goes on. Of a bucket that
-has pages of its ids (:mod:`index.id_pages`) those are read that may have the id of the control, or one of those that
-come next: together, since each read waits for a round trip.
+Intake stops meanwhile, since a control holds for the records in front of it; releases continue. A bucket with pages of
+its ids (:mod:`index.id_pages`) needs only the pages that may have the id of the control or one of the ids that come
+next. These pages are read together, since each read waits for a round trip.
 
-A bucket that 0.1.0 sealed has no pages. Then all its ids are read from its segments when the first control asks, and
-kept; what is sealed from then on without pages is known without reading (:mod:`index.names`). So it is with a bucket
-whose pages are damaged or gone: a page that cannot be trusted says nothing about what is pending.
+A bucket that 0.1.0 sealed has no pages. The first control causes a read of all its ids from its segments, and they are
+kept. The ids of a bucket that is sealed from then on without pages are known without reading (:mod:`index.names`). A
+bucket whose pages are damaged or gone is handled in the same way: a page that cannot be trusted tells nothing about
+pending records.
 
-Where segments only point to the delay topic, that is read in its own order instead: each of them has records of the
-whole range of its bucket. What is found there of records that have left does no harm, since whoever asks looks what is
-pending. Where that has expired before its time, what was loaded before is still in memory, and leaves: then memory is
-looked through too, whenever a control asks.
+Where segments only point to the delay topic, the delay topic is read in its own order instead, because each segment has
+records of the whole range of its bucket. Records found there that have already left do no harm, since the caller checks
+which are pending. Where the delay topic has expired before its time, records that were loaded before are still in
+memory and will be released: then each control also searches memory.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,23 +44,24 @@ from sidecar.release.gate import Gate
 RETRY_AFTER_S: Final = 1.0
 
 READ_TOGETHER: Final = 8
-"""Segments that are asked for at once: each read waits for a round trip."""
+"""Segments that are requested at once, since each read waits for a round trip."""
 
 TOGETHER: Final = 250_000
-"""Places that are made compact together: each time an id is looked for, each lot of them is searched."""
+"""Places that are made compact together; each lookup of an id searches every such lot."""
 
 LOOKED_UP_TOGETHER: Final = 10_000
-"""Ids that are looked for at once."""
+"""Ids that are looked up at once."""
 
 Found: TypeAlias = tuple[bytes, Position, int]
-"""An id, where its record is due, and how long after it was asked for."""
+"""An id, the position of its record, and the spread: the time from the requested due time to the due time of the
+record."""
 
 Tell: TypeAlias = Callable[[], None]
-"""Tells the index what was read; for the worker."""
+"""Passes the result of a read to the index; the worker calls it."""
 
 
 class StoredIds:
-    """Belongs to one owned partition; used by its worker only."""
+    """Finds stored ids of one owned partition; used by its worker only."""
 
     def __init__(
         self,
@@ -90,20 +92,20 @@ class StoredIds:
 
     @property
     def is_reading(self) -> bool:
-        """Whether something has to be read before the next record can be taken in."""
+        """True while a read has to end before the next record can be taken in."""
         fails = self._clock.running_s() < self._retry_s
         return fails or any(not reading.done() for reading in self._reading.values())
 
     @property
     def being_read(self) -> tuple[int, ...]:
-        """Ids of the buckets whose segments or pages are being read, and have to stay."""
+        """Ids of the buckets whose segments or pages are being read; these buckets have to stay."""
         return tuple(self._reading)
 
     def are_known(self, deliver_id: bytes, following: Iterable[bytes]) -> bool:
-        """Return whether a control about this id may be evaluated now; else ask again.
+        """Say whether a control about this id may be evaluated now; if not, the caller asks again.
 
-        It is known where records of the id are in buckets, or that is being read, and the receipt may be written.
-        ``following`` are ids that will be asked for next. RefusedError when a segment is lost for good.
+        The control waits until the positions of the id in the buckets have been read, and until the receipt may be
+        written. ``following`` are the ids of the next controls. Raise RefusedError when a segment is lost for good.
         """
         if self._gate.aside.stops_intake:
             return False
@@ -111,7 +113,7 @@ class StoredIds:
         names, id_hash = self._ledger.named.names, hash_of(deliver_id)
         names.ask()
         watermark = self._ledger.committed.watermark
-        # What has left may be trimmed at any moment, and nothing of it is pending.
+        # Segments that the watermark has passed may be trimmed at any moment, and none of their records is pending.
         there = self._ledger.parts.buckets.values()
         buckets = [each for each in there if each.passed(watermark) < len(each.manifest.segments)]
         if id_hash not in names.lookup:
@@ -124,14 +126,14 @@ class StoredIds:
             for bucket in unknown:
                 if bucket.manifest.bucket_id not in self._reading:
                     self._ask(bucket, names.lookup)
-        # What is being loaded may have been read just before it expired.
+        # A load under way may have read its records just before they expired.
         self._is_settling = self._is_settling and self._loading.under_way
         return not unknown and not self._is_settling
 
     def held(self, deliver_id: bytes) -> Mapping[Position, int]:
-        """Where records of this id are due, and how long after they were asked for, that nothing stored tells of.
+        """Return the positions of the records of this id that only memory has, each with the spread in its due time.
 
-        They are held for their targets, or were loaded before the delay topic let go of them.
+        Such records are held for their targets, or were loaded before the delay topic let go of them.
         """
         return self._gate.places_of(deliver_id) | self._in_memory(deliver_id)
 
@@ -194,13 +196,13 @@ class StoredIds:
             if has_expired:
                 self._expired.add_range(manifest.from_offset, manifest.to_offset)
                 self._is_settling = True
-            # Where each record lies does not depend on how buckets are merged.
+            # A merge of buckets does not change the positions of their records.
             self._ledger.named.names.read(manifest.offsets, *found, shifts_ms=shifts_ms)
 
         return tell
 
     def _read(self, manifest: Manifest, first: int, reader: Records) -> Iterator[Found]:
-        """Each id that the bucket has from segment ``first`` on, and where; some may come twice."""
+        """Yield each id that the bucket has from segment ``first`` on, with its position; an id may come twice."""
         left = range(first, len(manifest.segments))
         if manifest.needs_from is not None:
             try:
@@ -208,7 +210,7 @@ class StoredIds:
             except ClusterError as error:
                 if error.kind is not ClusterTrouble.UNREADABLE:
                     raise
-                # Segments have nothing that nobody can read, and do not point to it.
+                # Segments hold no unreadable record, and have no pointer to one.
                 for number in left:
                     for _, offset, (schedule, _, _) in self._source.load(manifest, number, reader, keep_nothing):
                         yield from _found(offset, schedule)
@@ -224,7 +226,7 @@ class StoredIds:
             yield from self._named(offset, record)
 
     def _inline(self, manifest: Manifest, numbers: Sequence[int], reader: Records) -> Iterator[Found]:
-        """Of the records that segments hold themselves; those they point to have been read from the log."""
+        """Yield the ids of records that the segments hold; the records they point to have been read from the log."""
         read = self._source.read(manifest, numbers, reader)
         for number, segment in zip(numbers, read, strict=True):
             for _, offset, record in self._source.stored(manifest, number, segment, reader):
@@ -232,7 +234,7 @@ class StoredIds:
                     yield from self._named(offset, record)
 
     def _named(self, offset: int, record: Record) -> Iterator[Found]:
-        # Most have none, and to decide a record takes several times as long as to look.
+        # Most records have no id, and deciding a record takes several times as long as looking for the header.
         if self._source.names_id(offset, record):
             schedule = schedule_of(self._source.decide(offset, record))
             if schedule is not None:
@@ -244,7 +246,7 @@ class StoredIds:
                 continue
             del self._reading[bucket_id]
             if reading.exception() is not None and bucket_id not in self._ledger.parts.buckets:
-                # It was merged meanwhile: what it was merged into is read instead.
+                # The bucket was merged meanwhile; the merged bucket is read instead.
                 continue
             try:
                 tell = reading.result()

@@ -1,4 +1,4 @@
-"""Sealing, merging and removal of one partition: what to add to the next transaction.
+"""Sealing, merging and removal of one partition: decides which work on buckets the next transaction carries.
 
 ::
 
@@ -7,8 +7,8 @@
         │          more than max_buckets, or pointers to write inline         ▲
         └───────────────────────────────► MERGING ────────────────────────────┘
 
-Removal goes on beside it: segments that the watermark has passed, and at last the manifest, get tombstones. Those of an
-adopted bucket have keys of the job that wrote them; they go when the topic is trimmed.
+Removal happens beside it: segments that the watermark has passed, and at last the manifest, get tombstones. The
+segments of an adopted bucket have keys of the job that wrote them, and are removed when the topic is trimmed.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ from snapshots.manifest import manifest_key
 
 
 class Housekeeping:
-    """Belongs to one owned partition, and owns what it requests; used by the worker only."""
+    """Belongs to one owned partition, and owns its requests; used by the worker only."""
 
     def __init__(
         self,
@@ -72,22 +72,22 @@ class Housekeeping:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a bucket is being sealed or merged."""
+        """True while a bucket is being sealed or merged."""
         return self._sealing is not None or self._merging is not None
 
     @property
     def is_behind(self) -> bool:
-        """Whether, beside a bucket that is or could be sealed, there is another one's worth that is not due soon."""
+        """True when, beside the bucket to seal, the mutable bucket holds another bucket's worth not due soon."""
         most = self._rules.max_entries * (2 if self._sealing is None else 1)
         return len(self._ledger.parts.mutable) >= most and self._far() >= most
 
     @property
     def being_read(self) -> tuple[int, ...]:
-        """Ids of the buckets that a merge under way still reads, or whoever looks for ids."""
+        """Ids of the buckets that a merge under way, or a lookup of ids, still reads."""
         return (*(self._merging.sources if self._merging is not None else ()), *self._ids.being_read)
 
     def request(self, now_ms: int, *, memory_full: bool) -> Request | None:
-        """What to add to the transaction that comes next; None most of the time."""
+        """Return the work on buckets for the next transaction; None most of the time."""
         self._now_ms = now_ms
         reclaimed, removed = self._tombstones.next(self.being_read, ids_are_read=bool(self._ids.being_read))
         if reclaimed or removed:
@@ -102,7 +102,7 @@ class Housekeeping:
         return None
 
     def committed(self, request: Request, offsets: Sequence[int]) -> None:
-        """Segments are written, a manifest is in force, or keys are removed."""
+        """Note that segments are written, that a manifest is in force, or that keys are removed."""
         if request.segments:
             self._written(offsets)
         if isinstance(request.installs, Installation):
@@ -112,18 +112,18 @@ class Housekeeping:
         self._tombstones.committed(request)
 
     def refused(self, _request: Request, why: str) -> None:
-        """The broker refuses these segments: keep everything as it is, and try again later."""
-        # What was given last came from the one that goes first.
+        """Give up the seal or the merge whose segments the broker refuses, and try again later."""
+        # Sealing goes first, so a seal under way made the segments that were given last.
         self._give_up("merge" if self._sealing is None else "seal", why)
 
     def left_out(self, _request: Request) -> None:
-        """The same is requested again."""
+        """Do nothing: the next call of ``request`` returns the same work."""
 
     def _give_up(self, kind: str, why: str) -> None:
         self._metrics.seal_failures.labels(self._topic).inc()
         self._log.error(f"{kind}_failed", why=why, again_in_s=self._limits.bucket_again_s)
         again_s = self._clock.running_s() + self._limits.bucket_again_s
-        # One must not hold up the other: a merge may fail each time for a segment that is needed in days.
+        # A failed merge must not hold up sealing: it may fail each time for a segment that is needed in days.
         if kind == "seal":
             self._ledger.thaw()
             self._end_seal()
@@ -142,10 +142,10 @@ class Housekeeping:
         self._end_seal()
 
     def begin(self, *, memory_full: bool) -> None:
-        """Begin to seal or to merge, if that is to be done; to be called after each commit, too.
+        """Begin to seal or to merge where this is needed; called after each commit, too.
 
-        Only then is everything indexed below the committed C for sure: while records keep coming in, a moment later it
-        no longer is, and a bucket could never be frozen.
+        Just after a commit every indexed record is certainly below the committed C. A moment later this no longer holds
+        while records keep coming in, and without this call a bucket could never be frozen.
         """
         if self._sealing is not None:
             return
@@ -158,8 +158,8 @@ class Housekeeping:
             self._mutable_since_s = self._seal_began_s = self._clock.running_s()
         elif self._merging is None and self._clock.running_s() >= self._merge_not_before_s:
             buckets, watermark = self._ledger.parts.buckets.values(), self._ledger.committed.watermark
-            # What has left is removed first. It would be merged first, too, since it is the smallest, again and again
-            # into nothing, and a source is not removed.
+            # A bucket that has left completely is removed before any merge. Otherwise the merge would take it first,
+            # since it is the smallest, and merge it into nothing again and again, because a source is never removed.
             if any(bucket.is_done(watermark) for bucket in buckets):
                 return
             sources = to_write_inline(buckets, self._rules, watermark) or to_merge(
@@ -171,17 +171,19 @@ class Housekeeping:
                 self._begin_merge(sources)
 
     def free_id(self) -> int:
-        """An id that no bucket has, had, or is being made with."""
+        """Return an id that no bucket has, had, or is being made with."""
         taken = -1 if self._merging is None else self._merging.bucket_id
         return max(self._ledger.committed.next_bucket, taken + 1)
 
     def wants_commit(self, *, memory_full: bool) -> bool:
-        """Whether sealing waits only for everything indexed to be committed; what is owed is committed anyway."""
+        """Say whether sealing waits only for a commit of everything indexed; records that are owed cause a commit
+        anyway.
+        """
         waits = self._sealing is None and not self._ledger.may_freeze and not self._ledger.owed
         return waits and self._may_seal(memory_full=memory_full)
 
     def _may_seal(self, *, memory_full: bool) -> bool:
-        """Whether the mutable bucket is to be sealed, and it is the turn of this partition."""
+        """Say whether the mutable bucket has to be sealed and this partition has its turn."""
         if self._must_seal(memory_full=memory_full):
             return self._pool.seals.has_come(self, self._clock.running_s())
         self._pool.seals.leave(self)
@@ -190,7 +192,7 @@ class Housekeeping:
     def _must_seal(self, *, memory_full: bool) -> bool:
         now_s, far = self._clock.running_s(), self._far()
         if not far:
-            # Age counts from the first one that is not due soon.
+            # Age counts from the first entry that is not due soon.
             self._mutable_since_s = now_s
         if now_s < self._seal_not_before_s:
             return False
@@ -201,7 +203,9 @@ class Housekeeping:
         return self._rules.must_seal(far, span, age_ms)
 
     def _far(self) -> int:
-        """How many entries of the mutable bucket are not due soon: what is will be gone before it could be sealed."""
+        """Count the entries of the mutable bucket that are not due soon; the others will be gone before a seal could
+        write them.
+        """
         mutable = self._ledger.parts.mutable
         return len(mutable) - (mutable.count_until(self._now_ms + self._rules.soon_ms) if self._rules.soon_ms else 0)
 

@@ -1,8 +1,8 @@
-"""Fetching segments shortly before they are due, in the threads of :mod:`sidecar.buckets.pool`.
+"""Loads segments shortly before they are due, in the threads of :mod:`sidecar.buckets.pool`.
 
-A release never waits for a fetch in steady state: a segment is read ``load_lead_ms`` before its first entry is due, and
-the segments of a bucket come one after the other. Entries are handed over between two rounds of the worker. A load that
-fails is tried again and counted; until it succeeds the watermark does not pass the entries that are missing.
+A release never waits for a load in steady state: a segment is read ``load_lead_ms`` before its first entry is due, and
+the segments of a bucket are read one after the other. Entries are handed over between two rounds of the worker. A load
+that fails is counted and tried again; until it succeeds the watermark does not pass the missing entries.
 """
 
 from collections import deque
@@ -24,23 +24,24 @@ from sidecar.payload.records import Payload, Scheduled, resident_bytes
 from sidecar.ports import Budget, Pool
 
 URGENT_MS = 1_000
-"""So soon before its first due time it is loaded even where memory is used up: release must go on."""
+"""Time before its first due time at which a segment is loaded even where memory is used up: release must continue."""
 
 RUN_ENTRIES = 10_000
-"""Segments that follow each other are read together up to this many entries, since each seek costs some ms."""
+"""Most entries of consecutive segments that are read together, since each seek costs some ms."""
 
 RUNS_AHEAD = 2
-"""Runs of one bucket asked for at once: while catching up, the next one is read as one is released."""
+"""Runs of one bucket requested at once: while catching up, the next run is read as one is released."""
 
 ENOUGH_ENTRIES = 150_000
-"""With more than this in memory only the bucket that holds up the others is read on: the rest would only be memory."""
+"""With more loaded entries than this only the bucket that holds up the others is read on, since more entries would only
+take memory."""
 
 ROOM_FOR_AHEAD_BYTES = 64 * 1_048_576
-"""With less memory left than this only the next run of each bucket is asked for."""
+"""With less memory left than this only the next run of each bucket is requested."""
 
 
 Run: TypeAlias = list[list[Entry[Scheduled]]]
-"""The entries of segments that follow each other in a bucket."""
+"""The entries of consecutive segments of a bucket."""
 
 
 @dataclass(slots=True)
@@ -52,7 +53,7 @@ class _Load:
     retry_s: float = 0.0
 
     def abandon(self) -> None:
-        """Give its memory back, as soon as it has ended."""
+        """Give the memory back as soon as the load has ended."""
         if self.future is not None:
             self.future.add_done_callback(lambda _: self.memory.close())
 
@@ -69,7 +70,7 @@ class Loading:
         budget: Budget,
         share: BudgetShare,
     ) -> None:
-        """``share`` is what the partition has taken of ``budget``."""
+        """Take the budget; ``share`` is the part of ``budget`` that the partition has taken."""
         self._parts = parts
         self._source = source
         self._pool = pool
@@ -85,13 +86,13 @@ class Loading:
 
     @property
     def under_way(self) -> bool:
-        """Whether something is being fetched."""
+        """True while a load is under way."""
         return bool(self._loads)
 
     def turn(self, now_ms: int, watermark: Position) -> None:
-        """Take in what has arrived, count its payload as used, and ask for what is due soon.
+        """Take in the loads that have arrived, count their payload as used, and request the segments that are due soon.
 
-        RefusedError when a segment is lost for good, or is due and points into a damaged batch.
+        Raise RefusedError when a segment is lost for good, or is due and points into a damaged batch.
         """
         for bucket_id in list(self._loads):
             self._take_in(bucket_id, watermark, now_ms)
@@ -104,12 +105,12 @@ class Loading:
             self._ask(bucket, until_ms)
 
     def close(self) -> None:
-        """Give back the memory of what has not arrived."""
+        """Give back the memory of the loads that have not arrived."""
         for bucket_id in list(self._loads):
             self._abandon(bucket_id)
 
     def let_go(self) -> int:
-        """Drop some of what was sealed and needs no place in memory any more; returns its bytes of payload."""
+        """Drop some of the sealed entries that need no place in memory any more; return the bytes of their payload."""
         let_go_bytes, until_s = 0, self._clock.running_s() + self._limits.drop_for_s
         for run in self._parts.dropping():
             let_go_bytes += resident_of([run])
@@ -148,10 +149,10 @@ class Loading:
             load.abandon()
 
     def _take_in(self, bucket_id: int, watermark: Position, now_ms: int) -> None:
-        """Take in what has arrived of one bucket, in order."""
+        """Take in the loads of one bucket that have arrived, in order."""
         loads = self._loads[bucket_id]
         if bucket_id not in self._parts.buckets:
-            # Merged away meanwhile: the merged bucket has the same entries.
+            # The bucket was merged meanwhile, and the merged bucket has the same entries.
             self._abandon(bucket_id)
             return
         while loads and (future := loads[0].future) is not None and future.done():
@@ -187,9 +188,9 @@ class Loading:
 
 
 def _run(manifest: Manifest, number: int, until_ms: int, room_bytes: int) -> range:
-    """Segments from this one on that are read together: those due by then, not too many, and what there is room for.
+    """Return the segments to read together from ``number`` on: due by ``until_ms``, not too many, and within the room.
 
-    The first goes always: release must go on.
+    The range always includes a due first segment, since release must continue.
     """
     segments, end, entries, size_bytes = manifest.segments, number, 0, 0
     while end < len(segments) and segments[end].first.due_ms <= until_ms:

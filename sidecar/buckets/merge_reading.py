@@ -1,9 +1,9 @@
-"""Reading the sources of a merge some segments ahead, so that merging does not wait a round trip for each.
+"""Reads the sources of a merge some segments ahead, so that merging does not wait a round trip for each segment.
 
-What is ahead is kept as it is stored, so that the sizes in the manifests bound it; it is decoded when its turn comes,
-in the thread that merges: into columns of rows (:mod:`sidecar.payload.packed_run`) where all its records can be rows of
-one table of header names, as nearly always, and into an object for each where not. Of each source the order stays that
-of its segments, whichever arrives first.
+The segments read ahead stay in their stored form, so that the sizes in the manifests bound the memory. The thread that
+merges decodes each segment when its turn comes. It decodes into columns of rows (:mod:`sidecar.payload.packed_run`)
+where all records can be rows of one table of header names, which is nearly always so, and into an object for each
+record elsewhere. Each source keeps the order of its segments, even if they arrive in another order.
 """
 
 from collections import deque
@@ -27,38 +27,38 @@ from snapshots.segment import StoredEntry
 from snapshots.writing import record_size
 
 FIRST_POINTED = 16
-"""Records that pointers refer to and that are read together while their size is unknown."""
+"""Number of pointed-to records that are read together while their size is unknown."""
 
 GROWTH = 4
 """Factor by which that number may grow from one read to the next."""
 
 StoredSegments: TypeAlias = list[Record | None]
-"""Segments that follow each other, as they lie in the snapshots topic; None for one that is not there."""
+"""Segments that follow each other, as the snapshots topic stores them; None for a segment that is missing."""
 
 
 MergedRun: TypeAlias = Run[Any]
-"""What a merge has of some entries: columns of rows, or of each its record, whole or packed as a row, None where it has
-to be read from the delay topic."""
+"""Some entries of a merge: columns of rows, or a list with the record of each entry. The record is whole, or packed as
+a row, or None where it has to be read from the delay topic."""
 
 
 class MergeReads(Protocol):
-    """How a merge reads its sources."""
+    """Reads the sources of a merge."""
 
     def ask(self, manifest: Manifest, numbers: range) -> Future[StoredSegments]:
-        """Have some segments of a bucket read."""
+        """Begin to read some segments of a bucket."""
 
     def run(self, manifest: Manifest, number: int, stored: Record | None, packer: RowPacker) -> MergedRun:
-        """What one of them holds, in release order; as rows of this packer where it can."""
+        """Return the entries of one segment in release order, as rows of this packer where possible."""
 
     def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[bytes]]:
-        """Have some pages of ids of a bucket read; FormatError when one of them is lost or damaged."""
+        """Begin to read some pages of ids; the future raises FormatError when one of them is lost or damaged."""
 
     def records(self, offsets: Sequence[int]) -> ReadEach:
         """Yield records of the delay topic at these ascending offsets; None for a record that is gone."""
 
 
 class PoolReads:
-    """Reads the segments of one partition in the threads of a pool; ``reader`` is that of the thread that merges."""
+    """Reads the segments of one partition in the threads of a pool; ``reader`` belongs to the thread that merges."""
 
     def __init__(self, source: SegmentSource, pages: IdPageSource, pool: Pool, reader: Records) -> None:
         self._source = source
@@ -67,17 +67,17 @@ class PoolReads:
         self._reader = reader
 
     def ask(self, manifest: Manifest, numbers: range) -> Future[StoredSegments]:
-        """Have some segments of a bucket read, beside the merge."""
+        """Begin to read some segments of a bucket, beside the merge."""
         source = self._source
         return self._pool.fetch(lambda reader: source.read(manifest, numbers, reader))
 
     def run(self, manifest: Manifest, number: int, stored: Record | None, packer: RowPacker) -> MergedRun:
-        """What one of them holds, in release order; made good from the delay topic where it is damaged."""
+        """Return the entries of one segment; restore a damaged segment from the delay topic."""
         rows = self._source.rows(manifest, number, stored, packer)
         return ListRun(self._source.stored(manifest, number, stored, self._reader)) if rows is None else rows
 
     def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[bytes]]:
-        """Have some pages of ids of a bucket read, beside the merge."""
+        """Begin to read some pages of ids of a bucket, beside the merge."""
         pages = self._pages
         return self._pool.fetch(lambda reader: pages.read(manifest, numbers, reader))
 
@@ -87,15 +87,15 @@ class PoolReads:
 
 
 class SourceAhead:
-    """The segments of one source that are not wholly at or before ``watermark``, a run each; iterated once.
+    """The segments of one source that are not wholly at or before ``watermark``, one run for each; iterated once.
 
-    Its first segments are asked for at once, the next ones each time when the ones before them are at hand.
+    Requests the first segments at once, and the next ones each time the segments before them have arrived.
     """
 
     def __init__(
         self, reads: MergeReads, manifest: Manifest, watermark: Position, packer: RowPacker, most_bytes: int
     ) -> None:
-        """``most_bytes`` of segments are read together."""
+        """Request the first segments; one read covers up to ``most_bytes`` of segments."""
         self._reads = reads
         self._manifest = manifest
         self._packer = packer
@@ -112,7 +112,7 @@ class SourceAhead:
                 yield self._reads.run(self._manifest, number, each, self._packer)
 
     def cancel(self) -> None:
-        """Read nothing of what was asked for and has not begun to be read."""
+        """Cancel the reads that have not begun."""
         for _, future in self._asked:
             future.cancel()
 
@@ -140,7 +140,7 @@ class IdsAhead:
                 yield from rows_of(page)
 
     def cancel(self) -> None:
-        """Read nothing of what was asked for and has not begun to be read."""
+        """Cancel the reads that have not begun."""
         for future in self._asked:
             future.cancel()
 
@@ -151,7 +151,7 @@ class IdsAhead:
 
 
 class PointedRecords:
-    """Reads the records that pointers refer to, some at a time: it holds twice the bytes of a segment at most."""
+    """Reads the records that pointers refer to, some at a time; holds at most twice the bytes of a segment."""
 
     def __init__(self, reads: MergeReads, segment_bytes: int) -> None:
         self._reads = reads
@@ -159,9 +159,9 @@ class PointedRecords:
         self._at_once = FIRST_POINTED
 
     def parts(self, entries: Sequence[StoredEntry]) -> Iterator[list[StoredEntry]]:
-        """Cut entries into parts of a segment's bytes, with the records that they lack where the delay topic has them.
+        """Cut entries into parts of a segment's bytes, and add the records they lack where the delay topic has them.
 
-        A record that fits into no segment stays out. ClusterError when the cluster does not answer.
+        A record that fits into no segment stays out. Raise ClusterError when the cluster does not answer.
         """
         part: list[StoredEntry] = []
         part_bytes = start = 0
@@ -221,7 +221,7 @@ def _together(sizes: Sequence[int], most_bytes: int) -> Iterator[range]:
 
 
 def _runs(manifest: Manifest, watermark: Position, most_bytes: int) -> Iterator[range]:
-    """The segments that have not left, cut into runs that are read together."""
+    """Yield ranges of the segments past the watermark; each range is read together."""
     sizes = [ref.size_bytes for ref in manifest.segments]
     passed = sum(ref.last <= watermark for ref in manifest.segments)
     return (range(passed + run.start, passed + run.stop) for run in _together(sizes[passed:], most_bytes))

@@ -1,17 +1,16 @@
-"""Merging neighbouring buckets into one: merging and encoding go on in a thread of their own, reading in another.
+"""Merges neighbouring buckets into one: one thread merges and encodes, another thread reads.
 
-What the sources hold is merged as columns of rows, and joined into segments as such, as when it is sealed: without an
-object for each record, and so without the lock of the interpreter for most of the time. What cannot be rows is merged
-as objects, and what lies beside it too.
+A merge keeps the entries of its sources as columns of rows and joins the rows into segments, as sealing does. No object
+is made for each record, so most of the time the merge does not hold the lock of the interpreter. Records that cannot be
+rows are merged as objects, together with their neighbours.
 
-The worker takes encoded segments from a short queue and commits them between releases, then installs the new manifest
-in place of the old ones in one transaction. Anything may happen to the sources meanwhile: what was released since is at
-or before the watermark, and dropped when it is loaded from the new bucket. A failed merge leaves the sources as they
-are. Behind the segments the pages of ids are joined; where those of one source are not known, the merged bucket has
-none.
+The worker takes encoded segments from a short queue and commits them between releases. Then it installs the new
+manifest in place of the old ones, in one transaction. The sources may change meanwhile: a record that has been released
+since is at or before the watermark, and loading drops it. A failed merge leaves the sources as they are. The pages of
+ids are joined behind the segments. Where the ids of one source are not known, the merged bucket has no pages.
 
-Where the placement is ``inline``, a merge reads the records that its sources point to in the delay topic, and writes
-them into the segments. A bucket that was sealed with pointers before retention was lowered is merged alone for that.
+Under the placement ``inline`` a merge reads the records that its sources point to in the delay topic, and writes them
+into the segments. A bucket that was sealed with pointers before retention was lowered is merged alone for this purpose.
 """
 
 import heapq
@@ -48,7 +47,7 @@ M = TypeVar("M", Encoded, EncodedPage)
 
 
 class Merging:
-    """One merge; ``run`` belongs to a thread of the pool, the rest to the worker."""
+    """One merge; ``run`` belongs to a thread of the pool, all other methods to the worker."""
 
     def __init__(
         self,
@@ -61,7 +60,9 @@ class Merging:
         masked: BitMap64 | None = None,
         codec: SegmentCodec = PYTHON_CODEC,
     ) -> None:
-        """``masked`` are offsets of records that are cancelled for good: their ids are left out."""
+        """Take the sources; ``masked`` holds offsets of records that are cancelled for good, and the pages leave out
+        their ids.
+        """
         manifests = [source.manifest for source in sources]
         self.sources = tuple(manifest.bucket_id for manifest in manifests)
         self.source_keys = [key for each in manifests for key in _keys(each)]
@@ -83,7 +84,7 @@ class Merging:
         self._room = MOST_SEGMENTS - sum(len(manifest.segments) for manifest in manifests)
 
     def run(self, reads: MergeReads) -> None:
-        """Read, merge and encode; ends early when stopped."""
+        """Read, merge and encode the sources, then their pages of ids; end early when the merge is stopped."""
         if self._handover.is_closed:
             return
         most_bytes = self._limits.merge_read_bytes
@@ -115,7 +116,7 @@ class Merging:
         entries = _entries(run)
         inline = any(record is not None for _, _, record in entries)
         lacks = any(record is None for _, _, record in entries)
-        # At worst each entry becomes a segment, and the manifest has no room for more.
+        # At worst each entry becomes a segment of its own, and a manifest has room for a limited number of segments.
         if lacks and self._rules.placement == "inline" and len(entries) <= self._room:
             self._room += 1
             for part in pointed.parts(entries):
@@ -134,14 +135,14 @@ class Merging:
                 if not self._handover.put(page):
                     return
         except FormatError:
-            # Whoever looks for an id reads the segments.
+            # Without pages a lookup reads the segments.
             self._ids_are_known = False
         finally:
             for source in sources:
                 source.cancel()
 
     def _left(self, manifest: Manifest, rows: Iterable[bytes]) -> Iterator[bytes]:
-        """The rows of a source that say something of the merged bucket."""
+        """Yield the rows of a source that still apply in the merged bucket."""
         masked, passed, offsets = self._masked, place_bytes(self._watermark), manifest.offsets
         is_all_own = manifest.built_from is None and not masked
         for row in rows:
@@ -151,13 +152,14 @@ class Merging:
                 yield row
 
     def stop(self) -> None:
-        """Let the thread end; what it has made is never referred to."""
+        """Let the thread end; nothing ever refers to the segments that it has made."""
         self._handover.close()
 
     def next_segments(self) -> tuple[tuple[bytes, bytes], ...] | None:
-        """The next ones, and then pages of ids, as (key, value): empty when none is ready yet, None at the end.
+        """Return the next segments, then pages of ids, as (key, value); empty when none is ready, None at the end.
 
-        The same again until they are ``written``: they may have had to make way for a record that was refused.
+        Returns the same ones until they are ``written``, since they may have had to make way for a record that was
+        refused.
         """
         if not self._given:
             taken = self._segments.take()
@@ -168,7 +170,7 @@ class Merging:
         return tuple((self._writer.key(number), value) for number, (_, value) in enumerate(self._given, first))
 
     def written(self, record_offsets: Sequence[int]) -> None:
-        """The segments or pages given last were committed."""
+        """Note that the segments or pages given last were committed."""
         if not self._given:
             self._ids.written(record_offsets)
             return
@@ -176,7 +178,7 @@ class Merging:
         self._given = ()
 
     def installation(self) -> Installation | None:
-        """The manifest to install; None when nothing is left of the sources."""
+        """Return the manifest to install; None when nothing is left of the sources."""
         if not self._writer.count:
             return None
         id_pages = self._ids.refs() if self._ids_are_known else None
@@ -184,7 +186,7 @@ class Merging:
 
 
 class _Made(Generic[M]):
-    """Segments, or pages, that the worker takes from the handover: some at a time, up to the None behind the last."""
+    """Takes segments or pages from the handover, for the worker: some at a time, up to the None behind the last."""
 
     def __init__(self, handover: Handover[Any], limits: Limits) -> None:
         self._handover = handover
@@ -192,7 +194,7 @@ class _Made(Generic[M]):
         self._ended = False
 
     def take(self) -> Sequence[M] | None:
-        """Return those that are ready, but not too much: empty when none is, None behind the last."""
+        """Return the ones that are ready, up to a limit of bytes: empty when none is ready, None behind the last."""
         taken: list[M] = []
         size_bytes = 0
         while not self._ended and size_bytes < self._most_bytes:
@@ -209,7 +211,9 @@ class _Made(Generic[M]):
 
 
 def page_keys(manifest: Manifest) -> list[bytes]:
-    """Keys of the pages of ids of a bucket; none for an adopted one, whose are of the job that wrote them."""
+    """Return the keys of a bucket's pages of ids; none for an adopted bucket, whose pages belong to the job that wrote
+    them.
+    """
     pages = (manifest.id_pages or ()) if manifest.built_from is None else ()
     return [id_page_key(manifest.bucket_id, number) for number in range(len(pages))]
 
@@ -220,14 +224,14 @@ def _keys(manifest: Manifest) -> list[bytes]:
 
 
 def _sizes(run: MergedRun) -> Sequence[int]:
-    """Bytes of each entry of a run in an inline segment, about."""
+    """Return about how many bytes each entry of a run takes in an inline segment."""
     if isinstance(run, PackedRun):
         return run.stored_sizes
     return [COLUMN_BYTES + len(each.row) if isinstance(each, Packed) else record_size(each) for _, _, each in run]
 
 
 def _entries(run: MergedRun) -> list[StoredEntry]:
-    """The entries of a run with every record whole."""
+    """Return the entries of a run with every record unpacked."""
     entries = [*run]
     rows = iter(unpacked([each for _, _, each in entries if isinstance(each, Packed)]))
     return [(due_ms, offset, next(rows) if isinstance(each, Packed) else each) for due_ms, offset, each in entries]

@@ -1,8 +1,9 @@
-"""What all partitions of a process share: threads that load, merge and encode segments beside the releases, and turns.
+"""Shares threads and turns among all partitions of a process: the threads load, merge and encode beside the releases.
 
-A hundred partitions that seal at once, as when memory is full, would each look for what is encoded a few hundred times
-a second, and leave the one thread that encodes hardly any time with the lock of the interpreter: none came to its end
-for half a minute, and each held a copy of its records meanwhile. A few at a time are as fast as the machine is.
+A hundred partitions that seal at once, as when memory is full, would each check a few hundred times a second for
+encoded segments. They would leave hardly any time with the lock of the interpreter to the one thread that encodes: no
+partition finished for half a minute, and each held a copy of its records meanwhile. A few partitions at a time seal as
+fast as the machine allows.
 """
 
 import queue
@@ -22,7 +23,7 @@ T = TypeVar("T")
 LOADERS = 2
 MERGERS = 1
 FETCHERS = 1
-"""One alone: pages of ids are remembered for the thread that looks for ids."""
+"""One thread alone, because the cache of pages of ids belongs to the thread that looks for ids."""
 
 ENCODERS = 1
 ASKERS = 1
@@ -30,19 +31,20 @@ ASKERS = 1
 ROOM_WAIT_S = 0.2
 
 SEALS_AT_ONCE = 4
-"""While one of them waits for the brokers, others have something to encode."""
+"""Partitions that seal at once: while one of them waits for the brokers, the others have segments to encode."""
 
 SEAL_TURN_S = 5.0
-"""Several times what a bucket takes: a partition whose brokers do not answer must not keep others from sealing."""
+"""Length of a turn, several times the duration of sealing a bucket: a partition whose brokers do not answer must not
+keep other partitions from sealing."""
 
 MERGES_AT_ONCE = 2
 MERGE_TURN_S = 60.0
 
 
 class Turns:
-    """Whose turn it is among partitions: that of the first few in line; used from any thread.
+    """Gives turns to the first few partitions in line; used from any thread.
 
-    Whoever has had its turn for ``longest_s`` keeps it, and another has one beside it.
+    A partition that has had its turn for ``longest_s`` keeps it, and another partition gets a turn beside it.
     """
 
     def __init__(self, at_once: int, longest_s: float) -> None:
@@ -52,14 +54,16 @@ class Turns:
         self._lock = threading.Lock()
 
     def has_come(self, who: object, now_s: float) -> bool:
-        """Whether one has its turn, which it keeps until it leaves; it is in line from the first time on. O(line)."""
+        """Say whether a partition has its turn, which it keeps until it leaves; its first call puts it in line.
+        O(line).
+        """
         with self._lock:
             if self._began_s.setdefault(who, None) is None and self._in_front(who, now_s) < self._at_once:
                 self._began_s[who] = now_s
             return self._began_s[who] is not None
 
     def leave(self, who: object) -> None:
-        """Give the turn, or the place in line, to the next one."""
+        """Give the turn, or the place in line, to the next partition."""
         with self._lock:
             self._began_s.pop(who, None)
 
@@ -69,7 +73,7 @@ class Turns:
 
 
 class QueuedHandover(Generic[T]):
-    """A handover by a queue with room for ``most``; 0: without bound."""
+    """A handover by a queue with room for ``most`` values; 0 means no bound."""
 
     def __init__(self, most: int) -> None:
         self._queue: queue.Queue[T] = queue.Queue(most)
@@ -77,11 +81,11 @@ class QueuedHandover(Generic[T]):
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more is taken."""
+        """True once the queue takes no more values."""
         return self._closed.is_set()
 
     def put(self, made: T) -> bool:
-        """Hand over the next one, and wait for room; False when it is closed before there is any."""
+        """Hand over a value and wait for room; return False when the queue is closed before it has room."""
         while not self._closed.is_set():
             try:
                 self._queue.put(made, timeout=ROOM_WAIT_S)
@@ -91,19 +95,19 @@ class QueuedHandover(Generic[T]):
         return False
 
     def take(self) -> Sequence[T]:
-        """Take the next one; nothing when none is ready."""
+        """Take the next value; return an empty sequence when none is ready."""
         try:
             return (self._queue.get_nowait(),)
         except queue.Empty:
             return ()
 
     def close(self) -> None:
-        """Let the thread that makes them end."""
+        """Close the queue, so that the thread that makes the values ends."""
         self._closed.set()
 
 
 class LoaderPool:
-    """Threads that read segments, each with a reader of its own, and turns to seal and to merge.
+    """Threads that read segments, each with its own reader, and the turns to seal and to merge.
 
     An error of the Kafka client in a thread becomes a ClusterError in the future.
     """
@@ -123,56 +127,56 @@ class LoaderPool:
         self._askers = ThreadPoolExecutor(ASKERS, "asker")
 
     def load(self, work: Callable[[Records], T]) -> Future[T]:
-        """Have segments read."""
+        """Read segments in a loader thread."""
         return self.look(work)
 
     def look(self, work: Callable[[Records], T]) -> Future[T]:
-        """Have a record or two read."""
+        """Read a record or two in a loader thread."""
         return self._submit(self._loaders, work)
 
     def merge(self, work: Callable[[Records], None]) -> Future[None]:
-        """Have a merge prepared; apart from loading, so that a long merge never delays what is due."""
+        """Prepare a merge in a thread apart from loading, so that a long merge never delays records that are due."""
         future = self._submit(self._mergers, work)
         self._merging.add(future)
         future.add_done_callback(self._merging.discard)
         return future
 
     def scan(self, work: Callable[[Records], T]) -> Future[T]:
-        """Have whole buckets read, beside merging: what is due soon is loaded meanwhile."""
+        """Read whole buckets in the thread of the merges, so that records that are due soon are loaded meanwhile."""
         return self._submit(self._mergers, work)
 
     def fetch(self, work: Callable[[Records], T]) -> Future[T]:
-        """Have segments read that a merge needs next; apart from it, so that it goes on meanwhile."""
+        """Read the segments that a merge needs next, in a thread beside the merge, which continues meanwhile."""
         return self._submit(self._fetchers, work)
 
     def look_up(self, work: Callable[[Records], T]) -> Future[T]:
-        """Have ids looked for: neither with what is loaded for release, nor with merging, which may take minutes."""
+        """Look for ids in a thread apart from the loads for release and from the merges, which may take minutes."""
         return self._submit(self._fetchers, work)
 
     def handover(self, most: int) -> QueuedHandover[Any]:
-        """Make a handover with room for ``most``; 0: without bound."""
+        """Make a handover with room for ``most`` values; 0 means no bound."""
         return QueuedHandover(most)
 
     def encode(self, work: Callable[[], T]) -> Future[T]:
-        """Have a segment encoded; apart from merging, which may take long while memory has to be freed."""
+        """Encode a segment in a thread apart from merging, which may take long while memory has to be freed."""
         return self._submit(self._encoders, lambda _: work())
 
     def ask(self, work: Callable[[], T]) -> Future[T]:
-        """Have the cluster asked; apart from the others, since brokers that are away answer late."""
+        """Ask the cluster in a thread of its own, since brokers that are away answer late."""
         return self._submit(self._askers, lambda _: work())
 
     @property
     def is_merging(self) -> bool:
-        """Whether a merge is being prepared, or waits for that."""
+        """True while a merge is being prepared or waits for its thread."""
         return bool(self._merging)
 
     @property
     def is_idle(self) -> bool:
-        """Whether none of its threads is at work, so that the interpreter can exit at once."""
+        """True while no thread is at work, so that the interpreter can exit at once."""
         return not self._under_way
 
     def stop(self) -> None:
-        """Take no more work; what is under way is left to end by itself."""
+        """Take no more work; work under way ends by itself."""
         self._loaders.shutdown(wait=False, cancel_futures=True)
         self._mergers.shutdown(wait=False, cancel_futures=True)
         self._fetchers.shutdown(wait=False, cancel_futures=True)

@@ -1,11 +1,11 @@
-"""Sealing the mutable bucket, some segments at a time between releases.
+"""Seals the mutable bucket, some segments at a time, between releases.
 
-The worker cuts what is pending into segments, so that nothing leaves or comes back meanwhile; a thread of the pool
-encodes them while the worker releases and waits for its transactions.
+The worker cuts the pending entries into segments, so that no record leaves or comes back meanwhile. A thread of the
+pool encodes the segments while the worker releases and waits for its transactions.
 
-Segments first, then pages of the ids that they have, and at last the manifest with S, in a later transaction of the
-same fenced producer: a crash in between leaves segments that nothing refers to. Their keys are used again, since the
-id of the bucket was not taken, and what is not overwritten goes when the topic is trimmed.
+The segments are written first, then the pages of their ids, and at last the manifest with S in a later transaction of
+the same fenced producer. A crash in between leaves segments that nothing refers to. The next seal uses their keys
+again, since the id of the bucket was not taken, and trimming the topic removes the segments that are not overwritten.
 """
 
 from collections import deque
@@ -35,7 +35,7 @@ BYTES_AT_ONCE = 2 << 20
 
 
 class Sealing:
-    """One frozen bucket on its way into segments."""
+    """One frozen bucket that becomes segments."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Sealing:
         codec: SegmentCodec = PYTHON_CODEC,
         ids: Places | None = NO_PLACES,
     ) -> None:
-        """``ids`` None: it is not to be written which ids the bucket has."""
+        """Take the frozen bucket; ``ids`` None says that the bucket gets no pages of its ids."""
         self._has_pages = ids is not None
         self._ids = WrittenIds(bucket_id, SealedIds(ids or NO_PLACES, encode, limits).take, limits)
         self._limits = limits
@@ -62,9 +62,10 @@ class Sealing:
         self._given: list[Encoded] = []
 
     def next_segments(self) -> tuple[tuple[bytes, bytes], ...] | None:
-        """The next ones, and then pages of ids, as (key, value): empty when none is encoded yet, None at the end.
+        """Return the next segments, then pages of ids, as (key, value); empty when none is ready, None at the end.
 
-        The same again until they are ``written``: they may have had to make way for a record that was refused.
+        Returns the same ones until they are ``written``, since they may have had to make way for a record that was
+        refused.
         """
         segments = self._next_segments()
         return self._ids.next_pages() if segments is None and self._writer.count else segments
@@ -98,7 +99,7 @@ class Sealing:
         return sum([len(value) for _, value in self._ready])
 
     def written(self, record_offsets: Sequence[int]) -> None:
-        """The segments or pages given last were committed."""
+        """Note that the segments or pages given last were committed."""
         if not self._given:
             self._ids.written(record_offsets)
             return
@@ -106,7 +107,7 @@ class Sealing:
         self._given = []
 
     def installation(self, keep_to: Position) -> Installation | None:
-        """The manifest to install; None when everything was released before it could be written."""
+        """Return the manifest to install; None when every entry was released before it could be written."""
         if not self._writer.count:
             return None
         id_pages = self._ids.refs() if self._has_pages else None
@@ -141,7 +142,7 @@ class Sealing:
         return _counted(self._writer.encode(placement, stored), routes)
 
     def _joined(self, run: Run[Payload]) -> Encoded | None:
-        """A segment joined of rows, when every entry is one."""
+        """Return a segment joined of rows; None unless every entry is a row and fits into a segment."""
         packed = packed_run(run)
         if packed is None or max(packed.sizes) + COLUMN_BYTES > self._rules.segment_bytes:
             return None
@@ -152,7 +153,9 @@ class Sealing:
 
 
 def _counted(segments: list[Encoded], routes: Sequence[Route]) -> list[Encoded]:
-    """Segments that the entries of these targets became, one or more, with what is in each by target."""
+    """Add to each segment the number of its entries for each target; ``routes`` has the targets of all entries in
+    order.
+    """
     start, counted = 0, []
     for ref, value in segments:
         end = start + ref.entries
@@ -162,12 +165,12 @@ def _counted(segments: list[Encoded], routes: Sequence[Route]) -> list[Encoded]:
 
 
 def stored_sizes(run: Run[Payload]) -> Sequence[int]:
-    """Bytes of each entry of a run in an inline segment, about."""
+    """Return about how many bytes each entry of a run takes in an inline segment."""
     if isinstance(run, PackedRun):
         return run.stored_sizes
     return [stored_size(payload) for _, _, payload in run]
 
 
 def stored_size(payload: Payload) -> int:
-    """Bytes of an accepted record in an inline segment, about."""
+    """Return about how many bytes an accepted record takes in an inline segment."""
     return COLUMN_BYTES + len(payload.row) if isinstance(payload, Packed) else record_size(payload.record)

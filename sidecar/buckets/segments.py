@@ -1,8 +1,8 @@
-"""Segments read back from the snapshots topic, ready to be released.
+"""Reads segments back from the snapshots topic, ready to be released.
 
-What a segment holds is decided again by the rules that decided it when it was indexed, so it needs no schedule of its
-own; that also checks it. A segment that is missing or damaged is made good from the delay topic while that still holds
-the bucket's ledger range. Otherwise the partition must stop: going on would lose records in silence.
+The rules that decided a record when it was indexed decide it again, so a segment needs no schedules of its own; this
+also checks the segment. A segment that is missing or damaged is restored from the delay topic while the topic still
+holds the bucket's ledger range. Otherwise the partition must stop, since continuing would lose records in silence.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ from snapshots.rows import RowPacker
 from snapshots.segment import Columns, StoredEntry
 
 Keeps: TypeAlias = Callable[[int, int], bool]
-"""Whether a record that was read again in the delay topic is kept in memory, by its due time and its size."""
+"""Says, by its due time and its size, whether a record that was read again in the delay topic is kept in memory."""
 
 _new_tuple = tuple.__new__
 
@@ -40,7 +40,7 @@ def keep_nothing(_due_ms: int, _size_bytes: int) -> bool:
 
 
 class SegmentSource:
-    """Reads segments of one partition; used by several threads, each with a reader of its own."""
+    """Reads segments of one partition; used by several threads, each with its own reader."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class SegmentSource:
         self._log = structlog.get_logger().bind(topic=topic.name, partition=partition)
 
     def enter(self, history: RuleHistory) -> None:
-        """Decide by this history, which knows all epochs of before: a load may be under way about the oldest."""
+        """Decide by this history, which knows all earlier epochs: a load under way may need the oldest one."""
         self._history = history
 
     def load(self, manifest: Manifest, number: int, reader: Records, keeps: Keeps) -> list[Entry[Scheduled]]:
@@ -65,21 +65,22 @@ class SegmentSource:
         A record that the segment only points to is read again in the delay topic. Where ``keeps`` says no, the entry
         has the schedule and the size of the record alone.
 
-        ClusterError when the cluster does not answer; RefusedError when the segment is lost and cannot be made good.
+        Raise ClusterError when the cluster does not answer; raise RefusedError when the segment is lost and cannot be
+        restored.
         """
         return self.load_run(manifest, range(number, number + 1), reader, keeps)[0]
 
     def load_run(
         self, manifest: Manifest, numbers: range, reader: Records, keeps: Keeps
     ) -> list[list[Entry[Scheduled]]]:
-        """Return the entries of each of some segments that follow each other, as ``load`` does."""
+        """Return the entries of each of some consecutive segments, as ``load`` does."""
         read = self.read(manifest, numbers, reader)
         return [self._loaded(manifest, *each, reader, keeps) for each in zip(numbers, read, strict=True)]
 
     def read(self, manifest: Manifest, numbers: Sequence[int], reader: Records) -> list[Record | None]:
-        """Some segments, ascending, as they lie in the snapshots topic; None for one that is not there.
+        """Read some segments, ascending, as the snapshots topic stores them; None for a segment that is missing.
 
-        ClusterError when the cluster does not answer.
+        Raise ClusterError when the cluster does not answer.
         """
         offsets = [manifest.segments[number].record_offset for number in numbers]
         read = reader.read_large(self._topic.snapshots, self._partition, sorted(offsets))
@@ -88,15 +89,15 @@ class SegmentSource:
     def records(self, offsets: Sequence[int], reader: Records) -> ReadEach:
         """Read the records at these ascending offsets of the delay topic, to be closed; None for one that is gone.
 
-        ClusterError when the cluster does not answer.
+        Raise ClusterError when the cluster does not answer.
         """
         return reader.read_each(self._topic.name, self._partition, offsets)
 
     def stored(self, manifest: Manifest, number: int, record: Record | None, reader: Records) -> list[StoredEntry]:
-        """What a segment holds that was ``read``, in release order.
+        """Return the entries of a segment that was ``read``, in release order.
 
-        When it is made good, which ``reader`` is for, also what was released before it was written. Errors as of
-        ``load``.
+        ``reader`` restores a damaged segment; the entries then include records that were released before it was
+        written. Raises the errors of ``load``.
         """
         try:
             stored = self._columns(manifest.segments[number], record).entries()
@@ -105,7 +106,7 @@ class SegmentSource:
         return _unmasked(manifest, stored)
 
     def rows(self, manifest: Manifest, number: int, record: Record | None, packer: RowPacker) -> PackedRun | None:
-        """The same as rows of this packer; None where it has to be ``stored``, or it is not all sound."""
+        """Return the entries as rows of this packer; None where the segment has to be ``stored``, or is not sound."""
         ref = manifest.segments[number]
         if ref.placement is Placement.POINTER or record is None or record.value is None:
             return None
@@ -131,7 +132,7 @@ class SegmentSource:
         return alike or self._scheduled(columns.entries(), reader, keeps)
 
     def _columns(self, ref: SegmentRef, record: Record | None) -> Columns:
-        """The segment that a record holds; FormatError when it is not the one that the manifest means."""
+        """Decode the segment in a record; raise FormatError when it is not the segment that the manifest means."""
         if record is None or record.value is None:
             place = f"{self._topic.snapshots}/{self._partition}"
             raise FormatError(f"{place} has nothing that can be read at offset {ref.record_offset}")
@@ -141,7 +142,7 @@ class SegmentSource:
         return columns
 
     def _alike(self, columns: Columns, size_bytes: int) -> list[Entry[Scheduled]] | None:
-        """All at once, where all are of one rule epoch and have the same header names."""
+        """Decide all entries at once; return None unless all are of one rule epoch and have the same header names."""
         names, records = columns.names, cast("Sequence[Record]", columns.records)
         lowest, highest = min(columns.offsets), max(columns.offsets)
         rules = self._history.over(lowest, highest)
@@ -164,7 +165,9 @@ class SegmentSource:
         ]
 
     def _read_again(self, dues_ms: dict[int, int], reader: Records, keeps: Keeps) -> dict[int, Scheduled]:
-        """Read the records at these offsets in the delay topic, each with its due time, and keep what may be kept."""
+        """Read the records at these offsets in the delay topic, each with its due time, and keep the ones that may be
+        kept.
+        """
         read: dict[int, Scheduled] = {}
         if not dues_ms:
             return read
@@ -172,7 +175,7 @@ class SegmentSource:
             for offset, record in records:
                 due_ms = dues_ms[offset]
                 payload = self._payload(due_ms, offset, record)
-                # What has no target is kept whatever it takes: it is to be rejected, or gone.
+                # A record without a target is kept even if it is large: it is to be rejected, or gone.
                 if keeps(due_ms, payload.size_bytes) or not payload.schedule.targets:
                     read[offset] = payload
                 else:
@@ -181,11 +184,11 @@ class SegmentSource:
 
     def _payload(self, due_ms: int, offset: int, record: Record | None) -> Scheduled:
         if record is None:
-            # Gone from the delay topic. It is counted as lost when it is due, and not before.
+            # The record is gone from the delay topic. It is counted as lost when it is due, and not before.
             return scheduled(Schedule(due_ms, (), BY_KEY, KEEP_KEY, None, both_times=False), 0, None)
         decision, record = decide(self._history.at(offset), record, offset)
         if isinstance(decision, Rejection) and due_ms == AT_ONCE:
-            # A backfill leaves it to the owner to reject; see sidecar.release.screening.
+            # A backfill leaves such a record to the owner to reject; see sidecar.release.screening.
             return scheduled(Schedule(due_ms, (), BY_KEY, KEEP_KEY, None, both_times=False), size_of(record), record)
         schedule = schedule_of(decision)
         if schedule is None or schedule.due_ms != due_ms:
@@ -201,7 +204,7 @@ class SegmentSource:
         return decide(self._history.at(offset), record, offset)[0]
 
     def names_id(self, offset: int, record: Record) -> bool:
-        """Whether a record has an id, unless it is rejected: by a glance at the names of its headers."""
+        """Say whether a record has an id, unless it is rejected, by a glance at its header names."""
         return self._history.at(offset).controls.names_id(record.headers)
 
     def _from_delay_topic(
@@ -213,7 +216,8 @@ class SegmentSource:
         found: list[StoredEntry] = []
         rejected: list[StoredEntry] = []
         span = manifest.segments_from, manifest.to_offset
-        # Nothing when the range is not wholly there any more, so that what is found is all there ever was.
+        # The scan yields nothing when a part of the range is gone, so a scan that yields records yields all that there
+        # ever were.
         for offset, record in reader.scan(self._topic.name, self._partition, *span):
             # An adopted bucket was decided as a whole by the rules in force where it was adopted.
             decision, _ = decide(self._history.at(max(offset, manifest.from_offset)), record, offset)
@@ -223,14 +227,14 @@ class SegmentSource:
             due_ms = due_ms_of(decision)
             if ref.first <= (due_ms, offset) <= ref.last:
                 kept = rejected if isinstance(decision, Rejection) else found
-                # What is not to be read cannot be written either.
+                # A record with unreadable headers cannot be written to a segment.
                 is_inline = ref.placement is Placement.INLINE and not isinstance(record.headers, UnreadableHeaders)
                 kept.append((due_ms, offset, record if is_inline else None))
         if len(found) < ref.entries:
             # Only a backfill leaves records that are to be rejected in a bucket.
             found += rejected
-        # More is usual: what had been released when its neighbours in due time were written is not in the segment.
-        # It is at or before the watermark, and dropped.
+        # Finding more records than entries is usual: a record that was released before its neighbours in due time were
+        # written is not in the segment. It is at or before the watermark, and loading drops it.
         if len(found) < ref.entries:
             raise RefusedError(
                 f"{what} is lost ({cause}), and the delay topic holds {len(found)} of its {ref.entries} records."
@@ -242,13 +246,13 @@ class SegmentSource:
 
 
 def _is_of(ref: SegmentRef, dues_ms: Sequence[int], offsets: Sequence[int]) -> bool:
-    """Whether these are as many entries as a manifest says, and lie between the same two."""
+    """Say whether there are as many entries as a manifest says, between the same first and last entry."""
     ends = (dues_ms[0], offsets[0]), (dues_ms[-1], offsets[-1])
     return len(offsets) == ref.entries and ends == (ref.first, ref.last)
 
 
 def _unmasked(manifest: Manifest, stored: list[StoredEntry]) -> list[StoredEntry]:
-    """Without what a backfill that began below C holds of other buckets."""
+    """Leave out the entries of other buckets, which a backfill that began below C holds."""
     if manifest.built_from is None:
         return stored
     return [entry for entry in stored if entry[1] >= manifest.from_offset]

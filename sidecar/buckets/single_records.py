@@ -1,8 +1,8 @@
-"""The records of single pending schedules, wherever each of them waits.
+"""Finds the records of single pending schedules, wherever each record waits.
 
-It is read where it lies: what is held for its target in memory, what is in a bucket with inline payload in the one
-segment that has its due time, and all else in the delay topic. That has everything which is not in such a bucket, and
-memory is not asked, since it may only know where a record lies.
+A record that is held for its target is read from memory. A record in a bucket with inline payload is read from the one
+segment that covers its due time. Every other record is read from the delay topic, which has all records outside such
+buckets; memory is not searched for them, since it may only know where a record lies.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _Segment = tuple[Manifest, int]
 
 
 class SingleRecords:
-    """Belongs to one owned partition; used by its worker only, which waits meanwhile."""
+    """Belongs to one owned partition; used only by its worker, which waits meanwhile."""
 
     def __init__(
         self, ledger: PartitionLedger, source: SegmentSource, gate: Gate, read: ReadRecords, reader: Records
@@ -32,9 +32,9 @@ class SingleRecords:
         self._reader = reader
 
     def of(self, places: Sequence[Position]) -> dict[int, Record | None]:
-        """The record of each, by offset; None for one that is gone.
+        """Return the record at each position, by offset; None for a record that is gone.
 
-        ClusterError when the cluster does not answer, RefusedError when a segment is lost for good.
+        Raise ClusterError when the cluster does not answer, RefusedError when a segment is lost for good.
         """
         found: dict[int, Record | None] = {**self._gate.records_at({place.offset for place in places})}
         in_log: list[int] = []
@@ -50,12 +50,12 @@ class SingleRecords:
         for segment, offsets in in_segments.values():
             held = self._stored(segment)
             found |= {offset: held.get(offset) for offset in offsets}
-            # What was too large for the segment.
+            # The record was too large for the segment.
             in_log += [offset for offset in offsets if offset in held and held[offset] is None]
         return found | (self._read(sorted(in_log)) if in_log else {})
 
     def _segment_of(self, place: Position) -> _Segment | None:
-        """The segment that holds the record itself, if one does."""
+        """Return the inline segment whose range holds the position; None where no segment does."""
         for bucket in self._ledger.parts.buckets.values():
             if not bucket.holds(place.offset):
                 continue

@@ -1,21 +1,23 @@
-"""Removing what nobody needs any more: tombstones for what has left, and then the front of the topics.
+"""Removes data that is no longer needed: tombstones for segments that have left, then the front of the topics.
 
-Segments that the watermark has passed get tombstones, and at last the manifest of their bucket. The snapshots and the
-delay topic are trimmed (``DeleteRecords``) only by what is committed (:mod:`index.retention`), so no crash can remove
-too much. Nothing waits for the broker: an answer is looked at a turn later, and a failure is logged once, counted, and
-tried again. Brokers free disk by whole log segments, in a task that runs every five minutes (notes on Kafka, 6.4).
+Segments that the watermark has passed get tombstones, and at last the manifest of their bucket does. The snapshots
+topic and the delay topic are trimmed (``DeleteRecords``) only according to committed progress (:mod:`index.retention`),
+so no crash can remove too much. Nothing waits for the broker: a later turn reads the answer, and a failure is logged
+once, counted, and tried again. Brokers free disk by whole log segments, in a task that runs every five minutes (notes
+on Kafka, 6.4).
 
-A fenced owner may remove nothing either: what a job had staged may be adopted by the next one, and then it is neither
-among what is staged nor among the buckets that the old one knows. So when it was looked what is staged, and before
-anything is removed, a transaction must be committed, which nobody can who is fenced::
+A fenced owner must not remove anything either. The next owner may adopt a bucket that a job had staged, and then the
+bucket is neither staged nor known to the old owner. So the owner has to commit a transaction after it has looked at the
+staged buckets and before it removes anything; a fenced owner cannot commit::
 
     decide up to where ──► look what jobs need ──► commit ──► remove, also by what the buckets are now
+
 
 The copy of the key that signs occurrences (:mod:`snapshots.series_key`) lies in the part that is removed. The same
 transaction writes the copy anew, and nothing is removed beyond the last copy that was committed.
 
-The delay topic is trimmed only where the configuration says so: producers' records are somebody's data, and a segment
-that is damaged can then no longer be made good from them.
+The delay topic is trimmed only where the configuration says so: the records of producers are somebody's data, and
+without them a damaged segment can no longer be restored.
 """
 
 from collections import deque
@@ -42,9 +44,9 @@ Remove = Callable[[str, int], "Future[None]"]
 
 
 class Tombstones:
-    """What of the buckets of one owned partition is to get tombstones; used by its worker only.
+    """Decides which keys of one owned partition's buckets get tombstones; used by its worker only.
 
-    ``orphaned`` are keys of segments and pages that no manifest names any more.
+    ``orphaned`` holds keys of segments and pages that no manifest names any more.
     """
 
     def __init__(self, ledger: PartitionLedger, limits: Limits) -> None:
@@ -54,9 +56,10 @@ class Tombstones:
         self._reclaimed: dict[int, int] = {}
 
     def next(self, being_read: Collection[int], *, ids_are_read: bool) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-        """Keys of segments and pages, and of manifests, for the next transaction; the same until it is committed.
+        """Return keys of segments and pages, and keys of manifests, for the next transaction.
 
-        ``being_read`` are buckets that stay readable until that ends.
+        Returns the same keys until the transaction is committed. The buckets in ``being_read`` stay readable until the
+        read ends.
         """
         orphaned = 0 if ids_are_read else len(self.orphaned)
         watermark = self._ledger.committed.watermark
@@ -75,7 +78,7 @@ class Tombstones:
         return tuple(reclaimed), tuple(removed)
 
     def committed(self, request: Request) -> None:
-        """Tombstones were written: forget what they are for, and look after the pages of ids of removed buckets."""
+        """Forget the keys whose tombstones were written, and queue the pages of ids of removed buckets."""
         for key in request.reclaimed:
             if self.orphaned and self.orphaned[0] == key:
                 self.orphaned.popleft()
@@ -92,7 +95,7 @@ class Tombstones:
 class KeyCopy:
     """The copy of the key that signs occurrences, as its only writer knows it; there is none where nothing recurs.
 
-    An owner writes a copy with its first transaction, since it does not know where the last one lies.
+    An owner writes a copy with its first transaction, since it does not know where the last copy lies.
     """
 
     def __init__(self, series_key: bytes, log: Any, again_s: float) -> None:
@@ -103,11 +106,11 @@ class KeyCopy:
         self._trouble = Trouble(log)
 
     def keep_behind(self, offset: int) -> None:
-        """Have the copy written anew if it lies below ``offset``."""
+        """Request a new copy if the last one lies below ``offset``."""
         self._is_wanted = self._is_wanted or (bool(self._series_key) and self._at < offset)
 
     def limit(self, offset: int) -> int:
-        """Return up to where the topic may be trimmed by that, where it could be trimmed up to ``offset``."""
+        """Return the offset up to which the topic may be trimmed: ``offset``, or the last copy where this is lower."""
         return min(offset, self._at) if self._series_key else offset
 
     def request(self) -> Request | None:
@@ -115,29 +118,29 @@ class KeyCopy:
         return Request(self, segments=(encode_copy(self._series_key),)) if self._is_wanted else None
 
     def committed(self, _request: Request, offsets: Sequence[int]) -> None:
-        """The copy is written."""
+        """Remember the offset of the copy that was written."""
         (self._at,), self._is_wanted = offsets, False
         self._trouble.is_over()
 
     def refused(self, _request: Request, why: str) -> None:
-        """Go on without, and ask again with the next trim."""
+        """Continue without a new copy, and request one again with the next trim."""
         self._is_wanted = False
         self._trouble.tell("series_key_not_copied", why, again_in_s=self._again_s)
 
     def left_out(self, _request: Request) -> None:
-        """The same is requested again."""
+        """Do nothing: the next call of ``request`` returns the same copy."""
 
 
 class Trimming:
     """The trims of one owned partition; used by its worker only.
 
-    ``remove`` has all records of a topic below an offset removed. ``look`` reads the backfill topic to its end, for
-    what jobs need, once it is decided up to where to trim. ``series_key`` signs occurrences, and is empty where nothing
-    recurs.
+    ``remove`` removes all records of a topic below an offset. ``look`` reads the backfill topic to its end, once the
+    offsets of a trim are decided, and returns the offsets that jobs need. ``series_key`` signs occurrences, and is
+    empty where nothing recurs.
     """
 
     wants_commit = False
-    """Whether it waits for the next transaction, even one with progress alone."""
+    """True while a trim waits for the next transaction, even for one with progress alone."""
 
     def __init__(
         self,
@@ -159,11 +162,11 @@ class Trimming:
         self._looked_at = 0
 
     def turn(self, now_s: float, committed: Progress, buckets: list[Bucket], being_read: tuple[int, ...]) -> None:
-        """Look at the answers, and now and then ask for the next trim; ``now_s`` is of any steady clock.
+        """Read the answers, and now and then request the next trim; ``now_s`` comes from any steady clock.
 
-        ``buckets`` are those whose manifests are committed, ``being_read`` the ids of those that somebody still reads.
-        While one of these is no longer among them, since it was merged meanwhile, nothing is removed: no manifest
-        tells what of it is needed.
+        ``buckets`` have committed manifests; ``being_read`` are the ids of buckets that are still being read. While one
+        of these ids is missing in ``buckets``, because the bucket was merged meanwhile, nothing is removed: no manifest
+        tells which of its records are needed.
         """
         self._snapshots.look()
         if self._delay is not None:
@@ -192,10 +195,10 @@ class Trimming:
             self._looking = self._look()
 
     def _needed_from(self, committed: Progress, buckets: list[Bucket], being_read: tuple[int, ...]) -> tuple[int, int]:
-        """Up to where the snapshots and the delay topic are needed no longer, jobs aside."""
+        """Return the offsets below which the snapshots and the delay topic are no longer needed, apart from jobs."""
         self._known_to = max(self._known_to, snapshots_known_to(buckets))
         live_from = snapshots_needed_from(committed.watermark, buckets, being_read)
-        # Nothing is live: segments of a seal that is under way lie behind all that manifests ever named.
+        # Without a live segment: the segments of a seal under way lie behind all that manifests ever named.
         snapshots_to = self._known_to if live_from is None else live_from
         return snapshots_to, 0 if self._delay is None else delay_topic_needed_from(committed, buckets)
 
@@ -206,7 +209,8 @@ class Trimming:
             self._snapshots.failed(error)
             return
         except (FormatError, NotYetError):
-            # What cannot be read may need anything; the owner withdraws it, or the transaction that hides it ends.
+            # A job record that cannot be read may need any offset. The owner withdraws it, or the transaction that
+            # hides it ends.
             return
         snapshots_to, delay_to = map(min, self._wanted, needed_from)
         snapshots_to = self.key_copy.limit(snapshots_to)
@@ -216,7 +220,7 @@ class Trimming:
 
 
 class _Trim:
-    """One partition of one topic."""
+    """The trims of one partition of one topic."""
 
     def __init__(self, context: PartitionContext, name: str, remove: Remove) -> None:
         self._name = name
@@ -230,18 +234,18 @@ class _Trim:
         self._trouble = Trouble(self.log)
 
     def wants(self, offset: int) -> bool:
-        """Whether something below ``offset`` is there to be removed, and not being asked for."""
+        """Say whether records below ``offset`` remain to be removed and no request is under way."""
         return self._future is None and offset > self._trimmed_to
 
     def ask(self, offset: int) -> None:
-        """Have everything below ``offset`` removed, unless that is done or being asked for."""
+        """Request the removal of all records below ``offset``, unless this is done or under way."""
         if not self.wants(offset):
             return
         self._asked_to = offset
         self._future = self._remove(self._name, offset)
 
     def look(self) -> None:
-        """Take note of the answer if there is one."""
+        """Read the answer if it has arrived."""
         if self._future is None or not self._future.done():
             return
         future, self._future = self._future, None
@@ -255,6 +259,6 @@ class _Trim:
             self.log.debug("trimmed", to_offset=self._trimmed_to)
 
     def failed(self, error: ClusterError) -> None:
-        """Count a failure and have it in the log."""
+        """Count and log a failure."""
         self._failures.inc()
         self._trouble.tell("trim_failed", str(error), remedy=error.remedy, again_in_s=self._every_s)

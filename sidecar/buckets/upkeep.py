@@ -1,6 +1,6 @@
-"""What a worker does beside releasing, a few times a second and never for long: trim, count, look at what may be lost.
+"""Upkeep, a few times a second and never for long: trims, counts entries, looks for records that may be lost.
 
-Nothing here decides what is released. Answers of the cluster are looked at when they are there.
+Nothing here decides about releases. Answers of the cluster are read when they have arrived.
 """
 
 from collections.abc import Generator
@@ -21,14 +21,14 @@ from sidecar.release.gate import Gate
 from sidecar.release.transaction import Request
 
 COUNT_FOR_S = 0.002
-"""How long a turn may count before the release goes on."""
+"""Longest time that one turn counts before the release continues."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What the delay topic must keep; ``since_ms`` is the timestamp of the first record needed.
+    """The part of the delay topic that must be kept; ``since_ms`` is the timestamp of the first record needed.
 
-    It is None when that is not known yet, or when there is nothing in the topic that is still needed.
+    It is None when the timestamp is not known yet, or when the topic holds no record that is still needed.
     """
 
     from_offset: int
@@ -59,7 +59,8 @@ class Upkeep:
         self._limits = context.limits
         self._counting: Generator[None, None, Survey] | None = None
         self._count_next_s = 0.0
-        # Sooner where the end of the log is reached: until then its records are being read and unpacked anyway.
+        # The first look comes sooner where the end of the log is reached: until then the records are being read and
+        # unpacked anyway.
         self._look_next_s = context.clock.running_s() + context.limits.look_every_s
         self._has_looked = False
         self._looking: Future[int | None] | None = None
@@ -71,7 +72,7 @@ class Upkeep:
         self._log = context.log
 
     def turn(self, *, lag: int, being_read: tuple[int, ...]) -> None:
-        """One step of everything; ``lag`` are the offsets of the delay topic that have not been indexed."""
+        """Do one step of each task; ``lag`` is the number of offsets of the delay topic that have not been indexed."""
         now_s, now_ms = self._clock.running_s(), self._clock.now_ms()
         ledger = self._ledger
         self._trimming.turn(now_s, ledger.committed, list(ledger.parts.buckets.values()), being_read)
@@ -81,7 +82,7 @@ class Upkeep:
 
     @property
     def wants_commit(self) -> bool:
-        """Whether trimming waits for a transaction."""
+        """True while trimming waits for a transaction."""
         return self._trimming.wants_commit
 
     def request(self) -> Request | None:
@@ -89,11 +90,11 @@ class Upkeep:
         return self._trimming.key_copy.request()
 
     def needs(self) -> Needs:
-        """What the delay topic must keep, by what is committed."""
+        """Return the part of the delay topic that must be kept, according to the committed progress."""
         from_offset = delay_topic_needed_from(self._ledger.committed, self._ledger.parts.buckets.values())
         looked_from, since_ms = self._since
-        # Of an offset that was needed a while ago the time is still a fair, and a safe, answer; but not where all that
-        # has been indexed since is no longer needed.
+        # The timestamp of an offset that was needed a while ago is still a fair and safe answer, unless nothing that
+        # has been indexed since is needed any more.
         is_fair = looked_from == from_offset or looked_from < from_offset < self._ledger.indexed_to
         return Needs(from_offset, since_ms if is_fair else None)
 
@@ -125,7 +126,7 @@ class Upkeep:
             self._since = needed_from, None
             return
         self._looked_from = needed_from
-        # At C itself there may be nothing yet; what lies before it was there when it was indexed.
+        # The log may have no record at C yet; a record before C was there when it was indexed.
         self._must_be_there = needed_from < self._ledger.committed.cursor
         self._looking = self._pool.look(lambda reader: reader.first_timestamp_ms(*self._place, needed_from))
 
@@ -133,7 +134,7 @@ class Upkeep:
         try:
             since_ms = looking.result()
         except ClusterError:
-            # It is only told, and asked again in a while.
+            # The timestamp only informs people, and the next look asks again.
             return
         self._since = self._looked_from, since_ms
         gone = since_ms is None and self._must_be_there

@@ -1,4 +1,4 @@
-"""Partitions that may hold a transaction the brokers have forgotten, and what the router does about them.
+"""Partitions that may hold a transaction the brokers have forgotten, and the steps of the router about them.
 
 Kafka leaves out the commit or abort marker of a partition that has no leader when the marker is due (KAFKA-20734), and
 takes the transaction for complete. On that partition the transaction stays open: consumers with
@@ -21,17 +21,17 @@ The router never ends, repeats or judges such a transaction by itself. It keeps 
                         looked at again each second ◄───────┘   until what was written there at the look is settled
 
 * A partition can only lose a marker while it has no leader, and a new leader has a higher epoch. So a transaction whose
-  first record has the epoch of now has lost nothing, and nothing behind it has. One record tells; who wrote it, and
-  which headers it has, does not matter: applications forward released records with their headers.
+  first record has the current epoch has lost nothing, and neither has any transaction behind it. One record is enough;
+  its writer and its headers do not matter, since applications forward released records with their headers.
 * The look sees every record of the former owner. A new leader answers for its end only once its high watermark has
   reached the start of its epoch (KIP-207), so records of earlier epochs lie below that end.
-* The delay partition and the receipts are places like others: while they are in doubt nothing is read in, and what is
-  due is released. Of the rejected topic another partition is used. The state, the snapshots and the backfill partition
-  cannot be done without: the take-over waits, and ``/readyz`` names the transaction.
+* The delay partition and the receipts are places like others: while they are in doubt nothing is read in, and releases
+  of due records continue. Rejected records go to another partition of the rejected topic. The router cannot do without
+  the state, the snapshots and the backfill partition: the take-over waits, and ``/readyz`` names the transaction.
 
-``delay-router end-transaction`` (:mod:`sidecar.doubts.ending`) ends one that stays open, when an operator has compared
-producer ids. librdkafka has no request that tells the producer id of an open transaction (``DescribeProducers``), so
-the router cannot compare them.
+``delay-router end-transaction`` (:mod:`sidecar.doubts.ending`) ends a transaction that stays open, when an operator has
+compared producer ids. librdkafka has no request that tells the producer id of an open transaction
+(``DescribeProducers``), so the router cannot compare them.
 
 Why nothing is healed automatically
 -----------------------------------

@@ -1,9 +1,9 @@
-"""The places in doubt of one delay partition, and the records that must not be written to them.
+"""Knows the places in doubt of one delay partition, and the records that must not be written to them.
 
 A record waits only if it would be written to a place in doubt: by ``deliver-partition``, by its key, or because its
-series would be continued in a delay partition that is in doubt. A record without a key goes to another partition of
-its target. While a topic has a place in doubt, the partition of each record for it is chosen here: a producer that
-has newer metadata could choose a place in doubt.
+series would be continued in a delay partition that is in doubt. A record without a key goes to another partition of its
+target. While a topic has a place in doubt, the partition of each record for it is chosen here, since a producer with
+newer metadata could choose a place in doubt.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,14 +18,14 @@ from sidecar.payload.records import Refused, Scheduled
 from sidecar.ports import Place
 
 TOLD_AT_MOST: Final = 5
-"""Most places in a line for a person."""
+"""Most places that one line for a person names."""
 
 
 class Doubt(NamedTuple):
     """An open transaction that the brokers may have forgotten.
 
-    ``from_offset`` is its first offset. ``first_epoch`` is the leader epoch of the record there, None where that could
-    not be read. The doubt ends once everything below ``until_offset`` is settled.
+    ``from_offset`` is its first offset. ``first_epoch`` is the leader epoch of the record there, None where the record
+    could not be read. The doubt ends once all records below ``until_offset`` are settled.
     """
 
     from_offset: int
@@ -42,7 +42,7 @@ class Ends(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction is open there."""
+        """True when a transaction is open there."""
         return self.settled < self.written
 
 
@@ -65,7 +65,7 @@ Doubts = Mapping[Place, Doubt | None]
 
 
 class Aside:
-    """Tells which records of one delay partition must wait; used by its worker only.
+    """Decides which records of one delay partition must wait; used by its worker only.
 
     ``delay`` and ``receipts`` are the places of the delay partition itself and of its receipts, ``rejected`` is the
     rejected topic. ``partitions_of`` returns how many partitions a topic has.
@@ -79,7 +79,7 @@ class Aside:
         self._by_topic: dict[str, frozenset[int]] = {}
 
     def use(self, doubts: Doubts) -> None:
-        """Take these places for the ones in doubt from now on."""
+        """Set the places in doubt."""
         self.doubts = doubts
         self._by_topic = {
             topic: frozenset(partition for name, partition in doubts if name == topic) for topic, _ in doubts
@@ -87,17 +87,17 @@ class Aside:
 
     @property
     def holds_back(self) -> bool:
-        """Whether any place is in doubt."""
+        """True while any place is in doubt."""
         return bool(self.doubts)
 
     @property
     def stops_intake(self) -> bool:
-        """Whether the delay partition or its receipts are in doubt, so that no control can be answered."""
+        """True while the delay partition or its receipts are in doubt, so that no control can be answered."""
         return any(place in self.doubts for place in self._own)
 
     @property
     def stops_series(self) -> bool:
-        """Whether the delay partition is in doubt, so that no next occurrence can be written to it."""
+        """True while the delay partition is in doubt, so that no next occurrence can be written to it."""
         return self._own[0] in self.doubts
 
     def blocking(self, entry: Entry[Scheduled]) -> tuple[str, ...]:
@@ -157,7 +157,9 @@ class Aside:
         return others[spread_by % len(others)]
 
     def why(self, bootstrap: str) -> str:
-        """Name the places in doubt and say how a person ends the first of them; empty where there is none."""
+        """Name the places in doubt and say how a person ends the first of them; return an empty text where there is
+        none.
+        """
         if not self.doubts:
             return ""
         names = ", ".join(f"{topic}/{partition}" for topic, partition in sorted(self.doubts)[:TOLD_AT_MOST])

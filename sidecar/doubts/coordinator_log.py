@@ -1,11 +1,12 @@
-"""What became of a transaction, by the log in which its coordinator keeps that: ``__transaction_state``.
+"""Reads the outcome of a transaction from the log of its coordinator, ``__transaction_state``.
 
-The coordinator decides a transaction by writing PREPARE_COMMIT or PREPARE_ABORT there, with the partitions it will send
-markers to, before it sends any. So this tells how a transaction ended whose markers were lost. It is read where the
-command may (on a cluster without ACLs anybody may); compaction may have removed entries older than some minutes.
+The coordinator decides a transaction by writing PREPARE_COMMIT or PREPARE_ABORT there, with the partitions that get
+markers, before it sends any marker. So the log tells the outcome of a transaction whose markers were lost. It is read
+where the command may read it (on a cluster without ACLs everybody may); compaction may have removed entries older than
+some minutes.
 
-The formats are Kafka's ``TransactionLogKey`` version 0 and ``TransactionLogValue`` versions 0 and 1 (4.x writes the
-second one).
+The formats are Kafka's ``TransactionLogKey`` version 0 and ``TransactionLogValue`` versions 0 and 1 (4.x writes version
+1).
 """
 
 import struct
@@ -24,7 +25,7 @@ from sidecar.kafka.scan import PartitionScan, range_of
 LOG: Final = "__transaction_state"
 
 _COMMITTED: Final = {2: True, 3: False}
-"""PREPARE_COMMIT and PREPARE_ABORT; what completes them names no partitions."""
+"""PREPARE_COMMIT and PREPARE_ABORT; the states that complete them name no partitions."""
 
 _UNREADABLE: Final = MISSING | {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._AUTO_OFFSET_RESET}
 
@@ -33,7 +34,10 @@ _BEFORE_PARTITIONS: Final = struct.Struct(">qhib")
 
 
 class LogTells(NamedTuple):
-    """Whether a transaction was committed, None where the log does not tell; ``found`` is what the log holds."""
+    """The outcome of a transaction, and a text about the log.
+
+    ``committed`` is None where the log does not tell; ``found`` describes the entries of the log.
+    """
 
     committed: bool | None
     found: str
@@ -66,7 +70,7 @@ def last_outcome(values: Iterable[bytes], wrote_to: tuple[str, int]) -> LogTells
         try:
             status, partitions = parse(value)
         except (struct.error, IndexError, UnicodeDecodeError):
-            # Of a version that is not known here: it may be about any transaction.
+            # The version of the value is unknown, so the value may be about any transaction.
             committed, last = None, f"of an unknown version: {value[:2].hex()}"
             continue
         last = f"status {status} with {len(partitions)} partitions"
@@ -76,7 +80,7 @@ def last_outcome(values: Iterable[bytes], wrote_to: tuple[str, int]) -> LogTells
 
 
 def parse(value: bytes) -> tuple[int, frozenset[tuple[str, int]]]:
-    """Return status and partitions of a value; struct.error or IndexError when it is of another version, or damaged."""
+    """Return status and partitions of a value; raise struct.error or IndexError for another version or damage."""
     (version,) = _INT16.unpack_from(value)
     if version not in (0, 1):
         raise IndexError(version)
@@ -86,7 +90,7 @@ def parse(value: bytes) -> tuple[int, frozenset[tuple[str, int]]]:
 
 
 def java_hash(text: str) -> int:
-    """``Utils.abs(text.hashCode())`` of Kafka, by which a transactional id has its partition."""
+    """Return Kafka's ``Utils.abs(text.hashCode())``, which gives a transactional id its partition."""
     units = text.encode("utf-16-be")
     total = 0
     for at in range(0, len(units), 2):
@@ -111,7 +115,7 @@ class _Fields:
                 raise IndexError("tagged fields")
 
     def _count(self, plain: struct.Struct) -> int:
-        """A length or a count, 0 for null."""
+        """Read a length or a count, 0 for null."""
         return max(self._varint() - 1 if self._compact else self._number(plain), 0)
 
     def _number(self, plain: struct.Struct) -> int:

@@ -1,9 +1,10 @@
-"""``delay-router end-transaction``: end a transaction that the brokers have forgotten, with the outcome it had.
+"""``delay-router end-transaction``: ends a transaction that the brokers have forgotten, with the outcome it had.
 
-An operator compares producer ids first: ``kafka-transactions.sh describe-producers`` tells who has the transaction
-open and from which offset on, and ``kafka-transactions.sh describe`` the producer id of a delay partition. Only a
-transaction of the delay partition's own producer id is ended here, by a marker of that producer, which ends nobody
-else's; and only where it is the first open one, so that no record in front of it is taken for one of it.
+An operator compares producer ids first: ``kafka-transactions.sh describe-producers`` names the producer that has the
+transaction open, and its first offset; ``kafka-transactions.sh describe`` names the producer id of a delay partition.
+The command ends only a transaction of the delay partition's own producer id, by a marker of that producer, which ends
+no transaction of another producer. It ends the transaction only where it is the first open one, so that no record in
+front of it is taken for one of it.
 
 ::
 
@@ -15,7 +16,7 @@ else's; and only where it is the first open one, so that no record in front of i
 
 Each step may be the last one of this process. An aborted transaction needs no records in step 4. A committed one is
 aborted, too, and written again, since a commit in step 3 that is interrupted would abort it for good. Its records get
-other offsets; notes of what is in transit (:mod:`index.transit`) follow them.
+other offsets; notes of records in transit (:mod:`index.transit`) follow them.
 
 Segments cannot be written again, since manifests name their offsets. On a snapshots partition both outcomes are right
 for the router as long as the manifest that names a segment is not committed, so step 3 commits there.
@@ -52,7 +53,8 @@ from snapshots.state import StoredState, fold_state
 from snapshots.transit import encode_transit
 
 ATTEMPTS: Final = 5
-"""A router that runs takes its partition back until it finds the note; it and the command may fence each other."""
+"""Most attempts: a running router takes its partition back until it finds the note, so it and the command may fence
+each other."""
 
 FENCE_WITHIN_S: Final = 60.0
 ENDED_WITHIN_S: Final = 10.0
@@ -69,7 +71,7 @@ TOUCH_KEY: Final = b"delay-router: ends a transaction"
 
 
 class Hidden(NamedTuple):
-    """A record behind the open transaction: where it lies, and which record of the delay partition it was made of."""
+    """A record behind the open transaction: its offset, and the offset of the delay record that it was made of."""
 
     offset: int
     source_offset: int
@@ -77,7 +79,7 @@ class Hidden(NamedTuple):
 
 
 class EndTransaction:
-    """Of one delay partition and one place, a partition of any topic that the router writes to."""
+    """Ends a transaction of one delay partition on one place, a partition of any topic that the router writes to."""
 
     def __init__(
         self, config: Config, admin: AdminClient, topic: DelayTopicConfig, partition: int, place: Place
@@ -92,7 +94,7 @@ class EndTransaction:
         self.transactional_id = clients.transactional_id(config, topic.name, partition)
 
     def show(self) -> Shown:
-        """Look at the place, and change nothing; DelayRouterError when it gives no answer."""
+        """Look at the place, and change nothing; raise DelayRouterError when the place gives no answer."""
         ends, stored = self._ends(), self._stored()
         resumed = stored.ending if stored is not None else None
         hidden = self._hidden(ends.settled, ends.written)
@@ -112,7 +114,7 @@ class EndTransaction:
     def end(self, producer_id: int, start_offset: int, *, committed: bool) -> int:
         """End the transaction with this outcome; return how many records were written again.
 
-        DelayRouterError when the first open transaction of the place is not that of this producer id and offset.
+        Raise DelayRouterError when the first open transaction of the place has another producer id or offset.
         """
         for _ in range(ATTEMPTS):
             try:
@@ -138,7 +140,7 @@ class EndTransaction:
             )
         self._close(producer, ending)
         failpoints.passing("ending.closed")
-        # Of a new epoch: the client may have repeated the request that ended the transaction before.
+        # The producer gets a new epoch: the client may have repeated the request that ended the transaction before.
         return self._write_again(self._fenced(producer_id), ending)
 
     def _fenced(self, producer_id: int) -> Producer:
@@ -170,7 +172,7 @@ class EndTransaction:
         return Ending(*self._place, ends.settled, ends.written, committed, producer_id)
 
     def _note(self, value: bytes | None) -> None:
-        """Write the note by a producer whose markers do not end what the first one has open."""
+        """Write the note by a producer whose markers leave the first producer's transaction open."""
         second = clients.ending_producer(self._config, f"{self.transactional_id}.ending", lambda _: None)
         second.init_transactions(FENCE_WITHIN_S)
         second.begin_transaction()
@@ -178,7 +180,7 @@ class EndTransaction:
         commit(second)
 
     def _close(self, producer: Producer, ending: Ending) -> None:
-        """Step 3."""
+        """Do step 3."""
         producer.begin_transaction()
         _write(producer, [(self._place, Record(TOUCH_KEY, None, (), 0))])
         if self._place[0] == self._topic.snapshots:
@@ -199,7 +201,7 @@ class EndTransaction:
             self._cluster.wait_for_state()
 
     def _write_again(self, producer: Producer, ending: Ending) -> int:
-        """Step 4."""
+        """Do step 4."""
         stored = self._stored()
         again = self._owed(stored, ending) if ending.committed else []
         producer.begin_transaction()
@@ -223,9 +225,9 @@ class EndTransaction:
 
     @property
     def _state_tells(self) -> bool:
-        """Whether the state tells which records of the place have left.
+        """True when the state tells which records of the place have left.
 
-        Of the router's own topics only receipts are written as soon as C passes their source, and nowhere else.
+        Of the router's own topics it tells this of receipts alone: they are written as soon as C passes their source.
         """
         topic = self._topic
         return self._place[0] not in (topic.name, topic.state, topic.snapshots, topic.backfill, topic.rejected)
@@ -234,7 +236,7 @@ class EndTransaction:
         return self._cluster.ends_of(self._place)
 
     def _stored(self) -> StoredState | None:
-        """Return the state up to its first open transaction; that of before where the state itself is open."""
+        """Return the state up to its first open transaction; the earlier state where the state topic itself is open."""
         if self._place != self._state:
             self._cluster.wait_for_state()
         records = read_settled(self._config, *self._state, self._admin)
@@ -243,7 +245,7 @@ class EndTransaction:
     def _hidden(self, from_offset: int, to_offset: int) -> list[Hidden]:
         """Return the records of the delay partition in a range: the first of each source, the last of each state key.
 
-        A copy that somebody else made of a record lies behind the record, since it was made of a visible one.
+        A copy of a record by another producer lies behind the record, since it was made of a visible one.
         """
         found: dict[object, Hidden] = {}
         prefix = f"{self._topic.name}/{self._partition}/".encode()
@@ -259,9 +261,9 @@ class EndTransaction:
 
 
 def _has_left(stored: StoredState, hidden: Hidden) -> bool:
-    """Return whether the state says that the source of a hidden record has left.
+    """Say whether, by the state, the source of a hidden record has left.
 
-    A record without a time, or with one that had passed, left as soon as the cursor passed it.
+    A record without a time, or with a time that had passed, left as soon as the cursor passed it.
     """
     headers = dict(hidden.record.headers)
     due_ms, sent_ms = _number(headers.get(DELAY_DUE)), _number(headers.get(DELAY_SOURCE_TIMESTAMP)) or 0
@@ -281,7 +283,7 @@ def _note_id(told: list[int], statistics: str) -> None:
 
 
 def _write(producer: Producer, records: Sequence[tuple[Place, Record]]) -> list[int]:
-    """Produce the records within the open transaction, and return the offsets they have got."""
+    """Produce the records within the open transaction, and return their offsets."""
     offsets: dict[int, int] = {}
 
     def told(number: int, error: KafkaError | None, message: Message) -> None:
@@ -299,14 +301,16 @@ def _write(producer: Producer, records: Sequence[tuple[Place, Record]]) -> list[
 
 
 def _read(config: Config, place: Place, from_offset: int, to_offset: int) -> Iterable[tuple[int, Record]]:
-    """Yield the records of a range, of open and aborted transactions too; KafkaException when they cannot be read."""
+    """Yield the records of a range, of open and aborted transactions too; raise KafkaException when they cannot be
+    read.
+    """
     if from_offset >= to_offset:
         return
     consumer = clients.hidden_reader(config)
     try:
         scan = PartitionScan(consumer, {place: range(from_offset, to_offset)})
         for message in scan.records(silent_for_s=_READ_WITHIN_S):
-            # The stubs also allow values that only produce() takes.
+            # The stubs also allow types that only produce() takes.
             headers: Any = message.headers() or ()
             yield message.offset() or 0, Record(message.key(), message.value(), headers, message.timestamp()[1])
     finally:

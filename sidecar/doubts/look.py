@@ -1,7 +1,7 @@
 """Asks the brokers which partitions hold a transaction that they may have forgotten (see :mod:`sidecar.doubts`).
 
-One look costs one request for metadata and two to each broker, and reads at most one record of each partition that has
-an open transaction: neither its length nor what lies behind it matters.
+One look costs one request for metadata and two to each broker. It reads at most one record of each partition that has
+an open transaction: neither the length of the transaction nor the records behind it matter.
 """
 
 import time
@@ -23,10 +23,11 @@ from sidecar.ports import Place
 from snapshots.state import StoredState
 
 SETTLED_WITHIN_S: Final = 10.0
-"""How long a take-over waits for the state to be settled before it reports and begins anew."""
+"""Longest time that a take-over waits for a settled state before it reports and begins anew."""
 
 READ_WITHIN_S: Final = 1.5
-"""How long a look waits for the first records of open transactions; a record that is not read leaves a doubt."""
+"""Longest time that a look waits for the first records of open transactions; a record that is not read leaves a doubt.
+"""
 
 _PAUSE_S: Final = 0.02
 
@@ -35,7 +36,7 @@ _NOTHING_OF_OURS: Final = MISSING | {KafkaError.TOPIC_AUTHORIZATION_FAILED}
 
 
 class Cluster:
-    """The brokers, as one delay partition asks them."""
+    """Asks the brokers about the places of one delay partition."""
 
     def __init__(self, config: Config, topic: DelayTopicConfig, partition: int, admin: AdminClient) -> None:
         self._config = config
@@ -44,9 +45,10 @@ class Cluster:
         self._admin = admin
 
     def wait_for_state(self) -> None:
-        """Wait until the state partition is settled up to its end of now; NotYetError where a transaction stays open.
+        """Wait until the state partition is settled up to its current end.
 
-        Only the owner writes there, and it has been fenced: without the end, the state would be that of an earlier one.
+        Raise NotYetError where a transaction stays open. Only the owner writes there, and it has been fenced: without
+        the end, the router would read an earlier state.
         """
         name, partition = state = self._topic.state, self._partition
         end, until_s = self.ends_of(state).written, time.monotonic() + SETTLED_WITHIN_S
@@ -63,7 +65,7 @@ class Cluster:
     def look(self, known: StoredState) -> Doubts:
         """Return the places in doubt among all that the partition may write to; O(partitions of targets).
 
-        NotYetError where the snapshots or the backfill partition is among them, or the whole rejected topic.
+        Raise NotYetError where the snapshots or the backfill partition is among them, or the whole rejected topic.
         """
         topic, partition = self._topic, self._partition
         leaders = self._leaders()
@@ -124,7 +126,7 @@ class Cluster:
         wanted = {place: OffsetSpec.latest() for place in places}
         if not wanted:
             return {}
-        # In this order: a transaction that ends between the two requests is no longer open.
+        # The order matters: a transaction that ends between the two requests is no longer open.
         written = offsets(self._admin, wanted, IsolationLevel.READ_UNCOMMITTED)
         settled = offsets(self._admin, wanted, IsolationLevel.READ_COMMITTED)
         ends: dict[Place, Ends | None] = {}
@@ -137,7 +139,7 @@ class Cluster:
         return ends
 
     def ends_of(self, place: Place) -> Ends:
-        """Return the ends of one partition; NotYetError where it gives no answer."""
+        """Return the ends of one partition; raise NotYetError where it gives no answer."""
         ends = self._ends([place]).get(place)
         if ends is None:
             raise NotYetError(f"{place[0]}/{place[1]} gives no answer: no broker leads it, or it does not exist")
@@ -165,7 +167,7 @@ class Cluster:
 def _targets_of(
     config: Config, topic: DelayTopicConfig, known: StoredState, existing: Iterable[str]
 ) -> Collection[str]:
-    """Return the topics that may be released to by the rules of now, by stored rules, or by records that are held."""
+    """Return the topics that may be released to by the current rules, by stored rules, or by records that are held."""
     rules: list[Rules] = [config.rules_for(topic), *(epoch.rules for epoch in known.history.epochs)]
     named = {name for each in rules for name in (each.default_target, *each.allowed_targets) if name}
     names = {name for name in named if "*" not in name}

@@ -1,4 +1,4 @@
-"""What ``delay-router end-transaction`` shows of an open transaction, for an operator to compare and decide."""
+"""Shows an open transaction for ``delay-router end-transaction``, so that an operator can compare and decide."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,9 @@ from snapshots.ending import Ending
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The open transaction of a place, and what the router and the coordinator know of it.
+    """The open transaction of a place, and the facts that the router and the coordinator know of it.
 
-    ``left`` and ``pending`` count the hidden records of the delay partition that have left by its state, and those
+    ``left`` and ``pending`` count the hidden records of the delay partition that have left by its state, and the ones
     that have not. ``log_says`` is the outcome of the last transaction of the delay partition that wrote to the place.
     """
 
@@ -25,7 +25,7 @@ class Shown:
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction is open there, or one that was is not yet ended."""
+        """True when a transaction is open there, or when the end of one was begun and not finished."""
         return self.resumed is not None or self.from_offset < self.to_offset
 
     @property
@@ -36,7 +36,7 @@ class Shown:
         return "committed" if self.left else "aborted"
 
     def as_json(self) -> dict[str, object]:
-        """Return what a script reads."""
+        """Return the facts in the form that a script reads."""
         topic, partition = self.place
         return {
             "topic": topic,
@@ -50,7 +50,7 @@ class Shown:
         }
 
     def lines(self, delay_partition: str, transactional_id: str, bootstrap: str) -> list[str]:
-        """Return what a person reads: what is open, how to tell whose it is, and the command that ends it."""
+        """Return the lines for a person: the open transaction, how to find its owner, and the command that ends it."""
         topic, partition = self.place
         if not self.is_open:
             return [f"{topic}/{partition}: no transaction is open"]

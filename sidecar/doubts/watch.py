@@ -12,11 +12,14 @@ from sidecar.ports import Place
 LOOK_EVERY_S: Final = 1.0
 
 LookAgain = Callable[[Doubts], "Future[Doubts]"]
-"""Has the cluster asked which of these places are still in doubt."""
+"""Asks the cluster which of these places are still in doubt."""
 
 
 class DoubtWatch:
-    """Of one owned partition; used by its worker only. ``use`` is told the places in doubt whenever they change."""
+    """The watch over the doubts of one owned partition; used by its worker only.
+
+    ``use`` is called with the places in doubt whenever they change.
+    """
 
     def __init__(self, context: PartitionContext, use: Callable[[Doubts], None], look_again: LookAgain) -> None:
         self._clock = context.clock
@@ -28,7 +31,7 @@ class DoubtWatch:
         self._ask_next_s = 0.0
 
     def begin(self, doubts: Doubts) -> None:
-        """Take the places that the take-over has found."""
+        """Start with the places that the take-over has found."""
         self._take(doubts)
 
     def turn(self) -> None:

@@ -17,16 +17,16 @@ class Message(Protocol):
     """A record as the client hands it over, or an event that says why there is none."""
 
     def offset(self) -> int | None:
-        """Return its offset."""
+        """Return the offset of the record, or of the event."""
 
     def error(self) -> object | None:
         """Return the error of an event; None for a record."""
 
     def key(self) -> Any:
-        """Return its key."""
+        """Return the key of the record."""
 
     def value(self) -> Any:
-        """Return its value."""
+        """Return the value of the record."""
 
     def timestamp(self) -> tuple[int, int]:
         """Return the kind of its timestamp, and the timestamp in milliseconds."""
@@ -49,14 +49,14 @@ class Fetched(Protocol):
 
     @property
     def headers(self) -> Sequence[Headers]:
-        """The headers of each, where Python has read them."""
+        """The headers of each message, where Python has read them."""
 
     @property
     def bad(self) -> BadBatch | None:
         """The batch that cannot be read; then there are no messages."""
 
     def some(self, start: int, stop: int) -> Iterable[tuple[Message, Headers]]:
-        """Give messages with their headers, from one place up to another."""
+        """Yield messages with their headers, from one place up to another."""
 
     def require_end(self, error: Any) -> None:
         """Raise a ClusterError unless the error of a message says that the partition ends there."""
@@ -77,7 +77,7 @@ class NativeDecider(Protocol):
         names: dict[int, bytes],
         /,
     ) -> tuple[int, int, int]:
-        """Go on with a run from a place on.
+        """Continue a run from a place on.
 
         Return the place of the first message that is left to Python, the bytes of payload taken, and how many records
         have no time header.
@@ -101,16 +101,16 @@ class Controlling(NamedTuple):
 
 
 Step: TypeAlias = list[Entry[Payload]] | Rejected | Controlling | BadBatch | int
-"""What to do to the ledger: add a run, reject a record, evaluate a control, reject a batch that cannot be read and step
-over it, or step over what yields no record, up to an offset."""
+"""One change to the ledger: add a run, reject a record, evaluate a control, reject an unreadable batch and step over
+it, or step over offsets that yield no record, up to an offset."""
 
 
 @dataclass(slots=True)
 class Decided:
-    """What was read at once; ``failed`` ends it, and ``at`` is the first step that has not been indexed yet.
+    """The steps of one read; ``failed`` ends reading, and ``at`` is the first step that has not been indexed yet.
 
-    ``names`` has the hash of the id of each record in a run that has one, by offset; ``shifts_ms`` how long after they
-    were asked for those of them leave that are spread.
+    ``names`` has the hash of the id of each record in a run that has one, by offset. ``shifts_ms`` has the spread of
+    the records with an id that are spread: the time from the requested due time to the due time.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -126,7 +126,7 @@ class Decided:
 
 @dataclass(slots=True)
 class Indexed:
-    """What one round of intake did; ``size_bytes`` is what it would cost to release or reject all of it at once."""
+    """The result of one round of intake; ``size_bytes`` is the cost of releasing or rejecting all of it at once."""
 
     accepted: int = 0
     both_times: int = 0
@@ -137,7 +137,9 @@ class Indexed:
 
 
 def stub_of(bad: BadBatch) -> Refused:
-    """What stands in the rejected topic for a batch that cannot be read: where it lies, and why, and nothing of it."""
+    """Make the record that stands in the rejected topic for an unreadable batch: its offsets and the reason, no
+    content.
+    """
     message = (
         f"Offsets {bad.from_offset} to {bad.to_offset - 1} are a batch that the client cannot read, and nothing of its"
         f" records is here: {bad.why}"

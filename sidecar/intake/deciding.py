@@ -1,7 +1,7 @@
-"""Deciding what was read of a delay partition: when each record is due and where it goes, or why it is rejected.
+"""Decides the records read from a delay partition: their due time and targets, or the reason of a rejection.
 
-A decision must replay, so it depends on the record and on the rules of its offset alone; neither the clock nor the
-cluster is asked. The clock only tells what will wait for so long that it is packed.
+A decision must replay, so it depends only on the record and on the rules of its offset, and asks neither the clock nor
+the cluster. The clock only says which records wait for so long that they are packed.
 """
 
 from collections.abc import Callable
@@ -24,13 +24,13 @@ NEVER = 1 << 63
 """An offset that no log reaches."""
 
 PACKED_BYTES = 65_536
-"""A larger record is kept as it came, since it may be too large for a segment."""
+"""Largest record that is packed; a larger one is kept as it came, since it may be too large for a segment."""
 
 _new = tuple.__new__  # A NamedTuple's own constructor is a Python function and costs three times as much.
 
 
 Native: TypeAlias = Callable[[Rules, RowPacker, tuple[type, type]], NativeDecider | None]
-"""Makes a native decider for some rules, as far as it can."""
+"""Makes a native decider for some rules; returns None where it cannot."""
 
 
 def nothing_native(_rules: Rules, _packer: RowPacker, _kinds: tuple[type, type]) -> None:
@@ -38,11 +38,11 @@ def nothing_native(_rules: Rules, _packer: RowPacker, _kinds: tuple[type, type])
 
 
 class Deciding:
-    """Of one delay partition, from one offset on; used by one thread.
+    """Decides the records of one delay partition, from one offset on; used by one thread.
 
     A record that is due more than ``soon_ms`` after ``now_ms()`` is packed: it will be sealed before it is released.
-    Nothing is decided at or beyond ``until_offset``. A batch that cannot be read is passed on to be rejected; with
-    ``stops_at_bad`` it stops the partition, unless the cursor that this tells has passed it before.
+    Nothing is decided at or beyond ``until_offset``. An unreadable batch is passed on to be rejected. With
+    ``stops_at_bad`` it stops the partition, unless it begins below the cursor that this function returns.
     ``taken_bytes`` counts the payload for which memory was taken.
     """
 
@@ -73,16 +73,16 @@ class Deciding:
         self._far_ms = self._room_bytes = 0
 
     def decide(self, fetch: Fetched) -> Decided:
-        """What to do to the index for what was read; the memory that this takes is counted at once.
+        """Return the steps to index for a fetch; the memory of their payload is counted at once.
 
-        ClusterError for an error among the messages, RefusedError for a batch that stops the partition.
+        Raise ClusterError for an error among the messages, RefusedError for a batch that stops the partition.
         """
         decided = Decided()
         if fetch.bad is not None:
             decided.steps.append(self._passed(fetch.bad))
             return decided
         self._decide_messages(fetch, decided)
-        # Several fetches may be ahead, so it is not left to whoever indexes them.
+        # Several fetches may be ahead, so the indexing side cannot count the memory in time.
         self._budget.take(decided.resident_bytes)
         self.taken_bytes += decided.resident_bytes
         return decided
@@ -95,7 +95,7 @@ class Deciding:
             to = count
             if self._native is not None:
                 at = self._decide_natively(self._native, fetch, at, run, decided)
-                # In front of something that it does not know, or of other rules.
+                # The native decider stopped in front of a record that it does not know, or of other rules.
                 to = at + 1
             run = self._decide_some(fetch, at, to, run, decided)
             at = to
@@ -105,7 +105,7 @@ class Deciding:
     def _decide_natively(
         self, native: NativeDecider, fetch: Fetched, at: int, run: list[Entry[Payload]], decided: Decided
     ) -> int:
-        """Go on with a run from a place of the fetch on; the place of the first message that is left to Python."""
+        """Continue a run from a place of the fetch on; return the place of the first message that is left to Python."""
         to, taken_bytes, without_time = native.decide(
             fetch.messages,
             fetch.headers,
@@ -120,11 +120,11 @@ class Deciding:
         decided.without_time += without_time
         return to
 
-    # In one piece: a call for each record costs more than what it does.
+    # One function for all: a call for each record costs more than its work.
     def _decide_some(  # noqa: C901, PLR0912, PLR0915 -- see above
         self, fetch: Fetched, start: int, stop: int, run: list[Entry[Payload]], decided: Decided
     ) -> list[Entry[Payload]]:
-        """Go on with a run; the run that is under way at the end."""
+        """Continue a run; return the run that is under way at the end."""
         steps, room_bytes, far_ms = decided.steps, self._room_bytes, self._far_ms
         for message, headers in fetch.some(start, stop):
             offset = message.offset() or 0
@@ -170,7 +170,7 @@ class Deciding:
             if taken_bytes < room_bytes:
                 decided.resident_bytes = taken_bytes
             else:
-                # What does not fit stays in the delay topic, and is read again when it is due.
+                # A record that does not fit stays in the delay topic, and is read again when it is due.
                 payload = scheduled(schedule, payload[1], None)
             entry = due_ms, offset, payload
             if control is not None:

@@ -1,7 +1,7 @@
-"""Whole fetches of a delay partition, in which every record has the headers that it has in the log.
+"""Whole fetches of a delay partition, in which every record has the headers that the log holds.
 
-They come from its tail (:mod:`sidecar.intake.tails`). A batch that cannot be read ends a fetch, and the next one says
-so and where it ends (:mod:`sidecar.intake.bad_batches`).
+They come from the tail of the partition (:mod:`sidecar.intake.tails`). A batch that cannot be read ends a fetch, and
+the next fetch reports the batch and its end (:mod:`sidecar.intake.bad_batches`).
 """
 
 from collections.abc import Callable
@@ -18,11 +18,11 @@ from sidecar.kafka import clients
 from sidecar.kernel.choice import PYTHON, Kernel
 
 MOST_FETCHED_BYTES: Final = 1_048_576
-"""Of a delay partition at once, as it is packed."""
+"""Most bytes that one fetch of a delay partition takes, in packed form."""
 
 
 class Connects(NamedTuple):
-    """What makes the consumers that read a delay partition: on and on, once more, and batches that may be bad.
+    """Makes the consumers of a delay partition: for the tail, for reading once more, and for batches that may be bad.
 
     A record with more than ``most_bytes`` is stepped over.
     """
@@ -34,8 +34,12 @@ class Connects(NamedTuple):
 
 
 def connects_of(config: Config, prefetched_bytes: int, most_batch_bytes: int) -> Connects:
-    """Return what connects a consumer; the one at the tail prefetches so much, of batches as large as that at most."""
-    # A fetch is unpacked as a whole. So it holds several batches only where they are together as large as one may be.
+    """Return the factories of the consumers that read a delay partition.
+
+    The consumer at the tail prefetches up to ``prefetched_bytes``; a batch has at most ``most_batch_bytes``.
+    """
+    # A fetch is unpacked as a whole. So a fetch holds several batches only where they are together no larger than the
+    # largest allowed batch.
     fetched_bytes = min(prefetched_bytes // 4, MOST_FETCHED_BYTES, most_batch_bytes)
     return Connects(
         lambda: clients.tail(config, prefetched_bytes, fetched_bytes),
@@ -46,7 +50,7 @@ def connects_of(config: Config, prefetched_bytes: int, most_batch_bytes: int) ->
 
 
 class Fetching:
-    """Reads one delay partition from an offset on, by consumers of its own; used by one thread, closed by any."""
+    """Reads one delay partition from an offset on, by its own consumers; used by one thread, closed by any."""
 
     def __init__(self, connects: Connects, at: TopicPartition, kernel: Kernel = PYTHON) -> None:
         self._connects = connects
@@ -58,7 +62,10 @@ class Fetching:
         self._tail = self._begun()
 
     def read(self, wait_s: float, most_records: int) -> Fetch | RawFetch | None:
-        """What has arrived, waiting for the first of it; KafkaException when it cannot be read once more."""
+        """Return the messages that have arrived, and wait for the first.
+
+        Raise KafkaException when reading doubtful headers once more fails.
+        """
         if self._stumbled is not None:
             return self._step_over(self._stumbled)
         read = self._tail.read(wait_s, most_records)
@@ -66,18 +73,18 @@ class Fetching:
             return None
         self._stumbled = read.stumbled
         if read.next_offset is None:
-            # With nothing in front of it: what lies there is told by the next read.
+            # Nothing lies in front of the unreadable batch; the next read reports the batch.
             return None
         self._next_offset = read.next_offset
         return read.fetch
 
     def _step_over(self, stumbled: KafkaError | BadBatch) -> Fetch:
-        """Go on behind what cannot be read; KafkaException when that is not certain."""
+        """Continue behind an unreadable batch; raise KafkaException when its end is not certain."""
         bad = stumbled if isinstance(stumbled, BadBatch) else self._bad.at(self._next_offset)
         if bad is None:
             assert isinstance(stumbled, KafkaError)
             raise KafkaException(stumbled)
-        # A client that was told to seek may still hand over older records, and this one may have skipped the batch.
+        # After a seek the client may still hand over older records, and it may have skipped the batch.
         self._tail.close()
         self._next_offset = bad.to_offset
         self._tail = self._begun()
@@ -94,7 +101,7 @@ class Fetching:
         )
 
     def log_end(self) -> int:
-        """Where the log ended at the last fetch; no request is made."""
+        """Return the end of the log at the last fetch; no request is made."""
         return self._tail.log_end()
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""What the client hands over of the headers of messages, and of which it is in doubt whether they came so.
+"""Reads the headers that the client hands over, and says which of them may differ from the log.
 
-Comparing costs little, since it is done for all messages of a fetch together: the client says how many bytes of headers
-it has read from the log, and these must be the bytes of what it has handed over. Only a fetch where they are not is
-looked at one by one.
+The comparison costs little, since it covers all messages of a fetch together: the client says how many bytes of headers
+it has read from the log, and the headers that it hands over must have as many. Only a fetch where they differ is
+compared message by message.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,23 +19,23 @@ from sidecar.kafka.librdkafka import header_count, serialized_sizes
 
 _LEAST_HEADER_BYTES: Final = 2
 _MANY_BYTES: Final = MAX_HEADERS * _LEAST_HEADER_BYTES
-"""Fewer bytes cannot be more than MAX_HEADERS headers."""
+"""Fewer bytes than these hold at most MAX_HEADERS headers."""
 
 _SHORT: Final = 63
 """Most bytes whose length takes one byte in the log."""
 
-# Not ``message.headers()``: Python makes a call of its own of it once it is hot, and that one does not see the error,
-# which then shows up somewhere later.
+# ``message.headers()`` will not do: Python specialises a hot call, and the specialised call misses the error, which
+# then shows up somewhere later.
 _headers = Message.headers
 _one = methodcaller("headers")
 
 
 @dataclass(slots=True)
 class HandedOver:
-    """``headers`` of each message, and the places of those that are ``doubtful``.
+    """The ``headers`` of each message, and the places of the messages whose headers are ``doubtful``.
 
-    Headers are None where there are none to be had. Doubtful are altered ones, names with a U+FFFD, and all without
-    headers, since more than 100,000 are handed over as none.
+    Headers are None where the client gives none. Doubtful are altered headers, names with a U+FFFD, and all messages
+    without headers, since more than 100,000 are handed over as none.
     """
 
     headers: list[Headers | None]
@@ -43,13 +43,13 @@ class HandedOver:
 
 
 def handed_over(messages: Sequence[Message], sizes: Sequence[int]) -> HandedOver:
-    """Ask each message for its headers, once; ``sizes`` are what ``serialized_sizes`` has said of them before.
+    """Read the headers of each message once; ``sizes`` are the results of ``serialized_sizes`` for these messages.
 
-    None is asked that has more than ``MAX_HEADERS``.
+    A message with more than ``MAX_HEADERS`` headers is not asked.
     """
     found = _asked(messages, sizes)
     whole = list(filter(None, found))
-    # Nothing is ever handed over that is longer than what was read, so that equal sums are equal sizes.
+    # The client never hands over more bytes than it has read, so equal sums mean equal sizes.
     left = sum(sizes) - sum([len(name) + len(content or b"") + 2 for headers in whole for name, content in headers])
     if left and left != _of_long_lengths(whole):
         return HandedOver(found, [at for at, size in enumerate(sizes) if not _is_whole(found[at], size)])
@@ -59,14 +59,14 @@ def handed_over(messages: Sequence[Message], sizes: Sequence[int]) -> HandedOver
 
 
 def handed_over_one(message: Message) -> tuple[Headers | None, bool]:
-    """The headers of one message, None where there are none to be had; and whether there is no doubt about them."""
+    """Return the headers of one message, None where the client gives none; and whether they are beyond doubt."""
     [size] = serialized_sizes([message])
     headers = _asked_one(message, size)
     return headers, _is_whole(headers, size)
 
 
 def readable_headers(message: Message) -> Headers:
-    """The headers of one message, none where they cannot be handed over; altered ones are not looked for."""
+    """Return the headers of one message, none where the client cannot hand them over; alterations go unnoticed."""
     try:
         return cast("Headers", _one(message) or ())
     except SystemError:
@@ -75,7 +75,7 @@ def readable_headers(message: Message) -> Headers:
 
 def headers_as_handed_over(raw: bytes) -> Headers | None:
     """Return the headers that the client makes of an encoding, None for none: a name ends at its first NUL."""
-    # Before any of them is decoded: an object for each of 300,000 would take 0.26 s.
+    # The count comes before any decoding: an object for each of 300,000 headers would take 0.26 s.
     if count_headers(raw) > MAX_HEADERS:
         return None
     headers = decode_headers(raw)
@@ -91,7 +91,7 @@ def _asked_one(message: Message, size: int) -> Headers | None:
     try:
         headers = _one(message)
     except SystemError:
-        # Of a name that is no UTF-8.
+        # The name of a header is no UTF-8.
         return None
     return cast("Headers", headers or ())
 
@@ -105,19 +105,19 @@ def _asked(messages: Sequence[Message], sizes: Sequence[int]) -> list[Headers | 
         try:
             found.extend(asking)
         except SystemError:
-            # Of a name that is no UTF-8. What was found before it stays, and the next one is asked.
+            # The name of a header is no UTF-8. Earlier results stay, and the next message is asked.
             found.append(None)
     return found
 
 
 def _of_long_lengths(found: Sequence[Headers]) -> int:
-    """Bytes that lengths take in the log beside the first one of each."""
+    """Return how many bytes lengths take in the log beside the first byte of each."""
     lengths = map(len, filter(None, chain.from_iterable(chain.from_iterable(found))))
     return sum([_varint_size(length) - 1 for length in lengths if length > _SHORT])
 
 
 def _is_whole(headers: Headers | None, size: int) -> bool:
-    """Whether headers are of that many bytes, and are there, and had no byte that is no text in a name."""
+    """Say whether there are headers, of exactly this size, whose names had only bytes that are text."""
     if not headers:
         return False
     lengths = [len(part) for name, content in headers for part in (name.encode(), content or b"")]

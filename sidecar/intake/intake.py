@@ -1,6 +1,7 @@
-"""Indexing a delay partition in offset order, from what was read and decided ahead (:mod:`sidecar.intake.read_ahead`).
+"""Indexes a delay partition in offset order, from fetches that were read and decided ahead.
 
-What is decided is handed over in order, and indexed by the worker between two transactions.
+A thread reads and decides (:mod:`sidecar.intake.read_ahead`) and hands over in order; the worker indexes between two
+transactions.
 """
 
 import math
@@ -19,16 +20,16 @@ from sidecar.payload.records import Payload, resident_bytes, scheduled_size, siz
 from sidecar.ports import Budget
 
 INDEX_RECORDS = 20_000
-"""Most records indexed between two transactions, give or take one fetch: bounds what is owed at once, and for how long
-releasing waits. A transaction takes some 15 ms beside its records, which is 1 us for each of so many."""
+"""Most records indexed between two transactions, give or take one fetch. This bounds the records owed at once, and the
+wait of releasing. A transaction takes some 15 ms beside its records, which is 1 us a record for this many."""
 
 
 MOVED_BYTES = 262_144
-"""What a schedule that is moved counts for in a transaction: its record is only read when that begins."""
+"""Size that a moved schedule counts for in a transaction: its record is only read when the transaction begins."""
 
 CONTROLS_FOR_S = 0.05
-"""How long controls are evaluated between two transactions, since releasing waits. One takes some 30 us, and as much
-again for each pending schedule of its id that it looks at, of which there may be any number."""
+"""Longest time that controls are evaluated between two transactions, since releasing waits. One control takes some 30
+us, and as much again for each pending schedule of its id that it looks at; an id may have any number of these."""
 
 
 class Ahead(Protocol):
@@ -36,34 +37,36 @@ class Ahead(Protocol):
 
     @property
     def taken_bytes(self) -> int:
-        """Payload for which memory was taken so far."""
+        """Bytes of payload for which memory was taken so far."""
 
     @property
     def log_end(self) -> int:
-        """Where the log ended at the last fetch."""
+        """End of the log at the last fetch."""
 
     def next(self, wait_s: float) -> Decided | None:
-        """What was decided next, waiting at most ``wait_s`` for it; ClusterError or RefusedError on any error."""
+        """Return the next decided fetch, waiting at most ``wait_s``; raise ClusterError or RefusedError on error."""
 
     def close(self) -> None:
         """End reading."""
 
 
 class Places(Protocol):
-    """The port through which it is known where records of an id wait, wherever that is."""
+    """The port that tells the positions at which records of an id wait, in memory or in buckets."""
 
     def are_known(self, deliver_id: bytes, following: Iterable[bytes]) -> bool:
-        """Whether the ledger knows which records of this id are in buckets; while that is read it does not: ask again.
+        """Say whether the ledger knows which bucket records have this id; False while they are read, so ask again.
 
-        ``following`` are ids that will be asked for next.
+        ``following`` are the ids of the next controls.
         """
 
     def held(self, deliver_id: bytes) -> Mapping[Position, int]:
-        """Where records of this id are due that are held for their targets, and how long after they were asked for."""
+        """Return the positions of the records of this id that are held for their targets, each with its spread in
+        milliseconds.
+        """
 
 
 class Intake:
-    """Indexes what ``ahead`` gives, which it owns; used by the worker of its partition only."""
+    """Indexes the fetches of ``ahead``, which it owns; used by the worker of its partition only."""
 
     def __init__(self, ahead: Ahead, ledger: PartitionLedger, budget: Budget, places: Places, clock: Clock) -> None:
         self._ahead = ahead
@@ -76,10 +79,11 @@ class Intake:
         self._until_s = math.inf
 
     def fill(self, wait_s: float, max_bytes: int = NEVER) -> Indexed:
-        """Index what has arrived, waiting at most ``wait_s`` for the first record; errors as of ``Ahead``.
+        """Index the fetches that have arrived, waiting at most ``wait_s`` for the first record.
 
-        All that is indexed may have to leave in one transaction, so it ends with the record that fills ``max_bytes``;
-        and with the control that is evaluated ``CONTROLS_FOR_S`` after the first one.
+        All that is indexed may have to leave in one transaction, so indexing ends with the record that fills
+        ``max_bytes``. It also ends with the control that is evaluated ``CONTROLS_FOR_S`` after the first one. Raises
+        the errors of ``Ahead``.
         """
         done = Indexed()
         records = 0
@@ -103,16 +107,16 @@ class Intake:
         return done
 
     def lag(self) -> int:
-        """Offsets not indexed yet, as far as the last fetch tells; no request is made."""
+        """Return how many offsets are not indexed yet, as far as the last fetch tells; no request is made."""
         return max(0, self._ahead.log_end - self._ledger.indexed_to)
 
     def close(self) -> None:
-        """End reading, and give back the memory of what nobody has indexed."""
+        """End reading, and give back the memory of the records that were not indexed."""
         self._ahead.close()
         self._budget.give_back(self._ahead.taken_bytes - self._settled_bytes)
 
     def _index(self, decided: Decided, done: Indexed, max_bytes: int) -> bool:
-        """Index what fits; False when a control has to wait for what it needs to know, or for the next transaction."""
+        """Index the steps that fit; return False when a control waits for its ids or for the next transaction."""
         steps = decided.steps
         while decided.at < len(steps) and done.size_bytes < max_bytes:
             step = steps[decided.at]
@@ -140,21 +144,23 @@ class Intake:
         return True
 
     def _has_time(self) -> bool:
-        """Whether another control may be evaluated before the next transaction; time begins with the first one."""
+        """Say whether another control may be evaluated before the next transaction; the time begins with the first
+        control.
+        """
         now_s = self._clock.running_s()
         if self._until_s == math.inf:
             self._until_s = now_s + CONTROLS_FOR_S
         return now_s < self._until_s
 
     def _control(self, step: Controlling, following: Iterable[bytes], done: Indexed) -> bool:
-        """Evaluate a control; False while it is not known where its id is in buckets."""
+        """Evaluate a control; return False while it is unknown which bucket records have its id."""
         is_settled = self._ledger.is_settled(step.offset)
         if not is_settled and not self._places.are_known(step.control.deliver_id, following):
             return False
         held = self._places.held(step.control.deliver_id)
         receipt, added = self._ledger.control(step.offset, step.control, step.record, step.entry, held=held)
         self._count([] if step.entry is None else [step.entry], added, done)
-        # Of a chain of moves one record is written.
+        # A chain of moves writes one record.
         is_moved = receipt is not None and receipt.moved is not None and receipt.moved in receipt.written
         moved_bytes = MOVED_BYTES if is_moved else 0
         done.size_bytes += size_of(step.record) + sum(scheduled_size(payload) for _, _, payload in added) + moved_bytes
@@ -173,7 +179,7 @@ class Intake:
     def _count(self, run: Sequence[Entry[Payload]], added: Sequence[Entry[Payload]], done: Indexed) -> None:
         run_bytes = added_bytes = resident_bytes(run)
         if len(added) < len(run):
-            # A replay shows that some have left already.
+            # In a replay some of the records have left already.
             added_bytes = resident_bytes(added)
             self._budget.give_back(run_bytes - added_bytes)
         self._settled_bytes += run_bytes
@@ -182,7 +188,7 @@ class Intake:
 
 
 def _fitting(run: list[Entry[Payload]], max_bytes: int) -> tuple[int, int]:
-    """How many of the first entries it takes to fill so many bytes, or all of them, and what those have."""
+    """Return how many of the first entries fill ``max_bytes``, or the number of all, and the bytes of these entries."""
     all_bytes = transaction_bytes(run)
     if all_bytes < max_bytes:
         return len(run), all_bytes
@@ -192,7 +198,7 @@ def _fitting(run: list[Entry[Payload]], max_bytes: int) -> tuple[int, int]:
 
 
 def _ids_behind(decided: Decided) -> Iterator[bytes]:
-    """Of the controls behind the one that is next."""
+    """Yield the ids of the controls behind the next one."""
     for place in range(decided.at + 1, len(decided.steps)):
         step = decided.steps[place]
         if isinstance(step, Controlling):

@@ -16,21 +16,21 @@ from sidecar.payload.records import size_of
 from sidecar.ports import Place, ReadEach
 
 SCAN_GAP_RECORDS = 300
-"""Scan through smaller gaps, seek over larger ones: a seek costs 0.6 ms, a scanned record 2 us (measured)."""
+"""Largest gap that is scanned instead of seeked over: a seek costs 0.6 ms, a scanned record 2 us (measured)."""
 
 DENSE_RECORDS = 1_000
-"""From this many records on, at most DENSE_GAP apart on average, a read is a scan that large fetches pay for."""
+"""A read of at least this many records, at most DENSE_GAP apart on average, is a scan, for which large fetches pay."""
 
 DENSE_GAP = 4
 
 FETCHED_RECORDS = 16
-"""Taken at once of what a scan has fetched. The client unpacks their headers then, at 72 bytes each and up to 100,000 a
-record: of what was rejected for them, too."""
+"""Records taken from the client at once during a scan. The client then unpacks their headers, at 72 bytes each and up
+to 100,000 a record, even if the record was rejected for them."""
 
 READ_TIMEOUT_S = 10.0
 
 STEP_BYTES = 4 * 1_048_576
-"""Records that take so much memory are handed over before the next one is read."""
+"""Memory of records at which they are handed over before the next one is read."""
 
 _NOWHERE = -SCAN_GAP_RECORDS - 1
 
@@ -42,8 +42,8 @@ _NO_PLACE: Place = ("", -1)
 class OffsetReader:
     """Owns assign-only consumers, made when first needed; not to be shared between threads.
 
-    ``connect`` makes one with small fetches, for records that lie apart; ``connect_bulk`` one with large fetches, for
-    what lies together or is large.
+    ``connect`` makes a consumer with small fetches, for records that lie apart. ``connect_bulk`` makes one with large
+    fetches, for records that lie together or are large.
     """
 
     def __init__(self, connect: Connect, connect_bulk: Connect | None = None) -> None:
@@ -51,34 +51,34 @@ class OffsetReader:
         self._bulk = _Head(connect_bulk or connect)
 
     def read(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
-        """Records at ascending ``offsets``; None for one that the topic no longer holds.
+        """Return the records at ascending ``offsets``; None for a record that the topic no longer holds.
 
-        ClusterError on timeout or any other error: then nothing may be concluded.
+        Raise ClusterError on timeout or any other error: then the caller may conclude nothing.
         """
         return dict(self.read_each(topic, partition, offsets))
 
     def read_each(self, topic: str, partition: int, offsets: Sequence[int]) -> ReadEach:
         """Yield the records that ``read`` returns, where they may be too many to hold at once; to be closed.
 
-        The reader holds ``STEP_BYTES`` of them at most, and one record more.
+        The reader holds at most ``STEP_BYTES`` of them, and one record more.
         """
         dense = len(offsets) >= DENSE_RECORDS and offsets[-1] - offsets[0] < DENSE_GAP * len(offsets)
         return with_cluster_errors((self._bulk if dense else self._scattered).read((topic, partition), offsets))
 
     def read_large(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
-        """Read records of hundreds of kB that a router has written; None also for one whose batch is damaged.
+        """Read records of hundreds of kB that a router has written; None also for a record whose batch is damaged.
 
-        Such a record is made good from the records that it was made of. ClusterError as of ``read``.
+        The caller restores such a record from the records it was made of. Raises ClusterError as ``read`` does.
         """
         with cluster_errors():
             return self._bulk.read_written((topic, partition), offsets)
 
     def scan(self, topic: str, partition: int, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
-        """Every record of [from_offset, to_offset) with its offset; none at all when the first ones are gone."""
+        """Yield every record of [from_offset, to_offset) with its offset; none at all when the first ones are gone."""
         return with_cluster_errors(self._bulk.scan((topic, partition), from_offset, to_offset))
 
     def scan_left(self, topic: str, partition: int, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
-        """Every record of [from_offset, to_offset) that the topic still holds, with its offset."""
+        """Yield every record of [from_offset, to_offset) that the topic still holds, with its offset."""
         return self.scan(topic, partition, max(from_offset, self.log_start(topic, partition)), to_offset)
 
     def first_timestamp_ms(self, topic: str, partition: int, from_offset: int) -> int | None:
@@ -90,7 +90,7 @@ class OffsetReader:
             return self._scattered.first_timestamp_ms((topic, partition), from_offset)
 
     def log_start(self, topic: str, partition: int) -> int:
-        """The first offset that the topic still has."""
+        """Return the first offset that the topic still has."""
         with cluster_errors():
             return self._bulk.log_start((topic, partition))
 
@@ -101,7 +101,7 @@ class OffsetReader:
 
 
 class _Head:
-    """One consumer and where it stands."""
+    """One consumer and its position."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
@@ -129,8 +129,8 @@ class _Head:
         yield from self._whole(place, found)
 
     def _whole(self, place: Place, found: dict[int, Record | None]) -> ReadEach:
-        """Yield records that were read, each with the headers that the log holds."""
-        # What was passed on the way is of no interest.
+        """Yield the records that were read, each with the headers that the log holds."""
+        # Records that were only passed on the way do not matter.
         doubtful = sorted(self._doubtful.intersection(found))
         for offset, raw in self._raw.read(*place, doubtful).items():
             found[offset] = _examined(found[offset], raw)
@@ -173,7 +173,7 @@ class _Head:
         self._raw.close()
 
     def _rest(self) -> None:
-        """Fetch nothing until the next read: what is ahead would be fetched again and again, to be thrown away."""
+        """Stop fetching until the next read: otherwise records ahead would be fetched and dropped again and again."""
         self._place, self._next_offset = _NO_PLACE, _NOWHERE
         if self._consumer is not None:
             self._consumer.unassign()
@@ -184,7 +184,7 @@ class _Head:
             if at == offset:
                 return record
             if at > offset:
-                # Past it without having met it: removed by retention, or never a record.
+                # The scan passed the offset without meeting it: retention removed the record, or there never was one.
                 self._next_offset = _NOWHERE
                 return None
         return None
@@ -198,7 +198,10 @@ class _Head:
             return None
 
     def _next(self, place: Place, offset: int) -> tuple[int, Record] | None:
-        """The next record at or behind the position, at ``offset`` unless that is near; None when there is none."""
+        """Return the next record at or behind the position; None when there is none.
+
+        The read begins at ``offset``, or scans on to it where that is near.
+        """
         if offset < self._log_starts.get(place, 0):
             return None
         consumer = self._at(place, offset)
@@ -215,11 +218,12 @@ class _Head:
                 self._next_offset = at + 1
                 return at, self._record(at, message)
             if error.code() == KafkaError._PARTITION_EOF and at <= offset:
-                # Of an earlier read, queued when the log ended there: our record was appended since.
+                # This event is of an earlier read and was queued when the log ended there; the record was appended
+                # since.
                 continue
             self._next_offset = _NOWHERE
             if scans and is_unreadable(error):
-                # A batch on the way, which nobody has asked for.
+                # The unreadable batch lies on the way, and nobody has asked for it.
                 return self._next(place, offset)
             if error.code() == KafkaError._AUTO_OFFSET_RESET:
                 self._learn_log_start(consumer, place, offset, error)
@@ -228,18 +232,21 @@ class _Head:
             return None
 
     def _from(self, found: tuple[int, Record], to_offset: int) -> Iterator[tuple[int, Record]]:
-        """This record, and what has come already behind it, which is not taken where nobody goes on to it."""
+        """Yield this record and the fetched ones behind it, as far as the caller goes on."""
         fetched = [found]
         while fetched:
             yield from fetched
             fetched = self._fetched() if _NOWHERE < self._next_offset < to_offset else []
 
     def _fetched(self) -> list[tuple[int, Record]]:
-        """What has come already behind the position, up to the first error: together it costs a third of one by one."""
+        """Return the records fetched behind the position, up to the first error.
+
+        Taking them together costs a third of taking them one by one.
+        """
         messages = self._connected().consume(FETCHED_RECORDS, 0)
         good = list(takewhile(lambda message: message.error() is None, messages))
         if len(good) < len(messages):
-            # Whatever it is, it comes again where the next read begins anew.
+            # The error comes again where the next read begins anew.
             self._next_offset = _NOWHERE
         if not good:
             return []
@@ -263,19 +270,20 @@ class _Head:
         return Record(message.key(), message.value(), headers or (), message.timestamp()[1])
 
     def _learn_log_start(self, consumer: Consumer, place: Place, offset: int, error: KafkaError) -> None:
-        """The log begins behind ``offset``: nothing below its start needs to be asked for."""
+        """Remember the start of a log that begins behind ``offset``, so that nothing below it is requested again."""
         log_start, _ = consumer.get_watermark_offsets(TopicPartition(*place), READ_TIMEOUT_S)
         if offset >= log_start:
             raise KafkaException(error)
         self._log_starts[place] = log_start
-        # Asked again after such an error, this consumer may not answer at all (observed).
+        # A consumer that is used again after such an error may not answer at all (observed).
         self.close()
 
     def _at(self, place: Place, offset: int) -> Consumer:
         consumer = self._connected()
         if place != self._place or not self._next_offset <= offset <= self._next_offset + SCAN_GAP_RECORDS:
             if place[0] not in self._topics:
-                # Assigned beside one that it knows, it would ask who leads it within a second, and not before.
+                # If the topic were assigned beside a known one, the client would look up its leader only within a
+                # second.
                 learn_leaders(consumer, place[0])
                 self._topics.add(place[0])
             consumer.assign([TopicPartition(*place, offset)])
@@ -289,5 +297,5 @@ class _Head:
 
 
 def _examined(record: Record | None, raw: bytes) -> Record | None:
-    """The same with the headers that the log holds."""
+    """Return the record with the headers that the log holds."""
     return record and record._replace(headers=examined(raw, record.headers or None))

@@ -1,4 +1,4 @@
-"""Headers of single records as the log holds them, read once more where the client's word does not do."""
+"""Headers of single records as the log holds them, read once more where the client's copy is doubtful."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +10,7 @@ from sidecar.kafka.librdkafka import Partition
 READ_TIMEOUT_S = 10.0
 
 SCAN_GAP_RECORDS = 300
-"""Scan through smaller gaps, begin anew behind larger ones."""
+"""Largest gap that is scanned; behind a larger one the read begins anew."""
 
 
 class RawHeaders:
@@ -21,7 +21,9 @@ class RawHeaders:
         self._consumer: Consumer | None = None
 
     def read(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, bytes]:
-        """Encoded headers of the records at ascending ``offsets``; KafkaException when one is not to be had."""
+        """Return the encoded headers of the records at ascending ``offsets``; raise KafkaException when one is not
+        available.
+        """
         found: dict[int, bytes] = {}
         while len(found) < len(offsets):
             self._consumer = self._consumer or self._connect()
@@ -33,7 +35,7 @@ class RawHeaders:
     def first_timestamp_ms(self, topic: str, partition: int, from_offset: int) -> int | None:
         """Return the timestamp of the first record from an offset on, and make no object of its content.
 
-        None where there is no record, or the offset is gone; KafkaException on any other error.
+        Return None where there is no record, or the offset is gone; raise KafkaException on any other error.
         """
         self._consumer = self._consumer or self._connect()
         with Partition(self._consumer, TopicPartition(topic, partition, from_offset)) as log:
@@ -44,7 +46,7 @@ class RawHeaders:
                     raise
                 record = None
         if record is None:
-            # Asked again after such an error, a consumer may not answer at all.
+            # A consumer that is used again after such an error may not answer at all.
             self.close()
         return None if record is None else record.timestamp_ms
 

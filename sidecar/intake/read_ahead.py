@@ -1,4 +1,4 @@
-"""Reading and deciding in a thread of its own, some fetches ahead: both overlap with the waits of the worker."""
+"""Reads and decides in a thread of its own, some fetches ahead, so that both overlap with the waits of the worker."""
 
 import queue
 import threading
@@ -16,28 +16,30 @@ FETCH_RECORDS: Final = 2_500
 """Most records decided at once: deciding them takes some 10 ms."""
 
 FETCHES_AHEAD: Final = 8
-"""Decided and not indexed yet: a transaction's worth, which is read while the one before is on its way."""
+"""Fetches that are decided and not indexed yet: a transaction's worth, read while the transaction before is on its way.
+"""
 
 FEW_AHEAD: Final = 2
-"""The same where memory is not plenty, since every partition reads ahead."""
+"""The same number where memory is not plentiful, since every partition reads ahead."""
 
 PLENTY_BYTES: Final = 256 * 1_048_576
-"""Room for payload from which on it is."""
+"""Room for payload from which on memory is plentiful."""
 
 WAIT_S: Final = 0.25
-"""How soon the thread notices that it is to end: a hundred of them that looked more often would be most of what a
-process does."""
+"""Time after which the thread notices that it has to end: a hundred threads that looked more often would take most of
+the time of a process."""
 
 FULL_FOR_S: Final = 30.0
-"""Longest wait for memory of which nothing is given back, three times as long as segments are loaded ahead: what still
-holds it then does not leave, as of a topic that is paused, and others must go on. What is read from there on is left in
-the delay topic until due, and what is known of it is not counted: no way to go on while others are being sealed."""
+"""Longest wait for memory while none is given back, three times the lead of loading segments. Payload that still holds
+the memory then does not leave, as with a paused topic, and other partitions must go on. Records read from there on are
+left in the delay topic until due, and their index entries are not counted: this is no way to go on while other
+partitions are being sealed."""
 
 
 class ReadAhead:
-    """Owns the ``fetching`` of one delay partition; what is decided is taken by one other thread.
+    """Owns the ``fetching`` of one delay partition; one other thread takes the decided fetches.
 
-    ``needs_room`` tells whether reading pauses while memory is full: what is due goes on, and makes room.
+    ``needs_room`` says whether reading pauses while memory is full: releases continue and make room.
     """
 
     def __init__(
@@ -61,16 +63,16 @@ class ReadAhead:
         self._thread = threading.Thread(target=self._run, name=f"intake {name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start the thread."""
         self._thread.start()
 
     @property
     def taken_bytes(self) -> int:
-        """Payload for which memory was taken so far."""
+        """Bytes of payload for which memory was taken so far."""
         return self._deciding.taken_bytes
 
     def next(self, wait_s: float) -> Decided | None:
-        """What was decided next, waiting at most ``wait_s`` for it; what went wrong in the thread is raised here."""
+        """Return the next decided fetch, waiting at most ``wait_s`` for it; raise an error of the thread here."""
         try:
             decided = self._decided.get(block=wait_s > 0, timeout=wait_s)
         except queue.Empty:
@@ -84,11 +86,11 @@ class ReadAhead:
         """End the thread and give the consumer back to librdkafka."""
         self._stopping.set()
         while self._thread.is_alive():
-            # It may be waiting for memory, or until something is taken.
+            # The thread may be waiting for memory, or until a fetch is taken.
             self._budget.look_again()
             self._taken.set()
             with suppress(queue.Empty):
-                # It may be waiting for room to hand over.
+                # The thread may be waiting for room to hand over.
                 self._decided.get_nowait()
             self._thread.join(0.01)
         self._fetching.close()

@@ -1,13 +1,13 @@
-"""Where the messages of a delay partition come from: a consumer at its tail, looked at by the kernel or by Python.
+"""Tails of a delay partition: a consumer gives the messages, and the kernel or Python reads their headers.
 
-Both give whole fetches, in which every record has the headers that it has in the log, up to the first message that says
-that a batch cannot be read.
+Both tails give whole fetches, in which every record has the headers that the log holds. A fetch ends at the first
+message that reports an unreadable batch.
 
-* :class:`PythonTail` takes the client's own messages. What that may have altered is read once more
-  (:mod:`sidecar.intake.raw_headers`): single records, and all that have no headers, since it hands over more than
-  100,000 as none.
-* :class:`NativeTail` takes them from the queue of the partition, with the headers as they came, and leaves them where
-  they are: only what is to be looked at by Python is made an object. The main queue stays the client's own.
+* :class:`PythonTail` takes the client's own messages. Headers that the client may have altered are read once more
+  (:mod:`sidecar.intake.raw_headers`): those of single records, and of all records without headers, since the client
+  hands over more than 100,000 headers as none.
+* :class:`NativeTail` takes the messages from the queue of the partition, with the headers as they came, and leaves the
+  messages there: only the messages that Python has to look at become objects. The main queue stays the client's own.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     from sidecar.kernel._fetching import Handed, Messages, Reader
 
 STEP_RECORDS = 16
-"""Messages taken from the client at once. It unpacks their headers then, at 72 bytes each and up to 100,000 a message,
-whether they are asked for or not; so many at once take 115 MB at most."""
+"""Messages taken from the client at once. The client then unpacks their headers even if nobody reads them, at 72 bytes
+each and up to 100,000 a message; this many messages at once take 115 MB at most."""
 
 MOST_HEADER_BYTES = 1 << 20
-"""Headers of a fetch in the log, after which it is large enough: in memory each takes 120 bytes, and 3 there."""
+"""Bytes of headers in the log after which a fetch is large enough: a header takes 3 bytes in the log and 120 in memory.
+"""
 
 
 class Fetch(NamedTuple):
@@ -44,7 +45,7 @@ class Fetch(NamedTuple):
     bad: BadBatch | None = None
 
     def some(self, start: int, stop: int) -> Iterator[tuple[Message, Headers]]:
-        """Messages with their headers, from one place up to another."""
+        """Yield messages with their headers, from one place up to another."""
         return zip(self.messages[start:stop], self.headers[start:stop], strict=True)
 
     def require_end(self, error: KafkaError) -> None:
@@ -53,14 +54,14 @@ class Fetch(NamedTuple):
 
 
 class RawFetch(NamedTuple):
-    """Messages that nobody has made objects of; of use until the next ones are read."""
+    """Messages that are no objects yet; valid until the next read."""
 
     messages: "Messages"
     headers: Sequence[Headers] = ()
     bad: BadBatch | None = None
 
     def some(self, start: int, stop: int) -> Iterator[tuple[Message, Headers]]:
-        """As that of a Fetch."""
+        """Yield messages with their headers, from one place up to another."""
         for message in self.messages.handed(start, stop, KafkaError):
             yield cast("Message", message), _headers_of(message.raw_headers)
 
@@ -70,7 +71,7 @@ class RawFetch(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What was read, and where to go on; ``stumbled`` is what lies behind it and cannot be read, or its error."""
+    """A fetch and the offset behind it; ``stumbled`` is the unreadable batch there, or its error."""
 
     fetch: Fetch | RawFetch
     next_offset: int | None
@@ -81,20 +82,23 @@ class Tail(Protocol):
     """Reads on from an offset; used by one thread, closed by any."""
 
     def read(self, wait_s: float, most_records: int) -> Read | None:
-        """What has arrived, waiting for the first of it; KafkaException when it cannot be read once more."""
+        """Return the messages that have arrived, and wait for the first.
+
+        Raise KafkaException when reading doubtful headers once more fails.
+        """
 
     def log_end(self) -> int:
-        """Where the log ended at the last fetch; no request is made."""
+        """Return the end of the log at the last fetch; no request is made."""
 
     def close(self) -> None:
         """Give everything back to librdkafka."""
 
 
 class PythonTail:
-    """By a consumer that this owns; ``again`` makes one that reads what is doubtful once more."""
+    """Reads by a consumer that it owns; ``again`` makes a consumer that reads doubtful headers once more."""
 
     def __init__(self, consumer: Consumer, again: Callable[[], Consumer], at: TopicPartition, most_bytes: int) -> None:
-        """A record with more than ``most_bytes`` is not read."""
+        """Assign the consumer; a record with more than ``most_bytes`` is not read."""
         self._most_bytes = most_bytes
         self._consumer = consumer
         self._raw = RawHeaders(again)
@@ -102,11 +106,11 @@ class PythonTail:
         consumer.assign([at])
 
     def read(self, wait_s: float, most_records: int) -> Read | None:
-        """As that of a Tail."""
+        """Read as :class:`Tail` says."""
         messages, sizes = self._messages(wait_s, most_records)
         if not messages:
             return None
-        # Errors have no headers, so that they are looked for among few.
+        # Errors have no headers, so the search covers only the few messages without headers.
         bad = next((at for at, size in enumerate(sizes) if not size and _is_bad(messages[at])), None)
         stumbled: KafkaError | BadBatch | None = None if bad is None else messages[bad].error()
         messages, sizes = messages[:bad], sizes[:bad]
@@ -120,7 +124,7 @@ class PythonTail:
         return Read(Fetch(messages, cast("Sequence[Headers]", found.headers)), _end_of(messages), stumbled)
 
     def _messages(self, wait_s: float, most_records: int) -> tuple[list[Message], list[int]]:
-        """Messages, and the sizes of their headers in the log."""
+        """Return messages, and the sizes of their headers in the log."""
         first = self._consumer.poll(wait_s)
         if first is None:
             return [], []
@@ -138,7 +142,7 @@ class PythonTail:
         return messages, sizes
 
     def _examine(self, messages: Sequence[Message], headers: list[Headers | None], doubtful: Sequence[int]) -> None:
-        """Put in place what the log holds of the doubtful ones, errors left out."""
+        """Replace the headers of the doubtful records, errors left out, with the ones that the log holds."""
         offsets = {at: messages[at].offset() or 0 for at in doubtful if messages[at].error() is None}
         if not offsets:
             return
@@ -147,34 +151,35 @@ class PythonTail:
             headers[at] = examined(found[offset], headers[at] or None)
 
     def log_end(self) -> int:
-        """As that of a Tail."""
+        """Return the end of the log at the last fetch; no request is made."""
         _, end = self._consumer.get_watermark_offsets(self._at, cached=True)
         return end
 
     def close(self) -> None:
-        """As that of a Tail."""
+        """Give the consumers back to librdkafka."""
         self._consumer.close()
         self._raw.close()
 
 
 class NativeTail:
-    """By a consumer that this owns, and the kernel."""
+    """Reads by a consumer that it owns, and the kernel."""
 
     def __init__(self, consumer: Consumer, kernel: Kernel, at: TopicPartition, most_bytes: int) -> None:
-        """A record with more than ``most_bytes`` is not read."""
+        """Assign the consumer; a record with more than ``most_bytes`` is not read."""
         self._most_bytes = most_bytes
         self._consumer = consumer
         self._at = at
-        # Taken before there is anything in it.
+        # The queue is taken before it holds any message.
         self._queue = PartitionQueue(consumer, at)
         self._reader: Reader = kernel.reader(self._queue)
         self._read: Messages | None = None
         consumer.assign([at])
 
     def read(self, wait_s: float, most_records: int) -> Read | None:
-        """As that of a Tail."""
+        """Read as :class:`Tail` says."""
         self._release()
-        # Whatever is not of the partition: the client's callbacks run here, and what is wrong with itself comes out.
+        # The main queue has only events that concern no partition: the client's callbacks run here, and its own errors
+        # come out.
         event = self._consumer.poll(0)
         if event is not None:
             error = event.error()
@@ -198,19 +203,19 @@ class NativeTail:
         return Read(RawFetch(messages), messages.next_offset(), stumbled)
 
     def log_end(self) -> int:
-        """As that of a Tail."""
+        """Return the end of the log at the last fetch; no request is made."""
         _, end = self._consumer.get_watermark_offsets(self._at, cached=True)
         return end
 
     def close(self) -> None:
-        """As that of a Tail."""
+        """Give everything back to librdkafka."""
         self._release()
         self._reader.close()
         self._queue.close()
         self._consumer.close()
 
     def _release(self) -> None:
-        """A client that is closed must have everything back."""
+        """Give the messages of the last read back, since a client that is closed must have everything back."""
         if self._read is not None:
             self._read.release()
             self._read = None
@@ -229,6 +234,6 @@ def _end_of(messages: Sequence[Message]) -> int | None:
 
 
 def _headers_of(raw: bytes) -> Headers:
-    """Headers as the log holds them, which may be such that no client hands them over."""
+    """Return the headers that the log holds, which may be headers that no client hands over."""
     headers = examined(raw, None)
     return examined(raw, headers_as_handed_over(raw)) if isinstance(headers, UnreadableHeaders) else headers

@@ -1,29 +1,29 @@
-"""The memory that all partitions of a process together may spend on payload."""
+"""Counts the memory that all partitions of a process together may spend on payload."""
 
 import threading
 from typing import Final
 
 RESERVED_SHARE: Final = 16
-"""One part of so many is for what is under way already when memory counts as full: a fetch that has been read, segments
-that have been asked for."""
+"""The share 1/16 of the memory that is left, when memory counts as full, for work under way: a fetch that has been
+read, segments that have been requested."""
 
 
 PREFETCHED_BYTES: Final = 64 * 1_048_576
 MOST_PREFETCHED_BYTES: Final = 16 * 1_048_576
 LEAST_PREFETCHED_BYTES: Final = 524_288
-"""What clients prefetch for all partitions together, and for each at most and at least, beside the payload that is
-counted. In memory it is several times as much for small records, of which librdkafka keeps some hundred bytes each."""
+"""Bytes that clients prefetch for all partitions together, and at most and at least for each, beside the payload that
+is counted. Small records take several times as much in memory, since librdkafka keeps some hundred bytes for each."""
 
 
 class PayloadBudget:
-    """A counter with a limit; partitions take from it in runs and give back what they released."""
+    """A counter with a limit; partitions take bytes from it in runs and give back the bytes they released."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self.partitions = 1
-        """How many draw on it; told by whoever starts them."""
+        """Number of partitions that draw on it; the starter of the partitions sets it."""
         self.given_back_bytes = 0
-        """In all; while it grows, whoever waits for room will have some."""
+        """Sum of all bytes given back; while it grows, a thread that waits for room will get some."""
         self._used_bytes = 0
         self._changes = threading.Condition(threading.Lock())
 
@@ -34,25 +34,25 @@ class PayloadBudget:
 
     @property
     def room_bytes(self) -> int:
-        """What may still be taken; beyond it payload must stay in the delay topic."""
+        """Bytes that may still be taken; payload beyond them must stay in the delay topic."""
         return self._max_bytes - self._used_bytes
 
     @property
     def prefetched_bytes(self) -> int:
-        """What the client of each partition may have prefetched."""
+        """Bytes that the client of each partition may have prefetched."""
         return min(max(PREFETCHED_BYTES // self.partitions, LEAST_PREFETCHED_BYTES), MOST_PREFETCHED_BYTES)
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing should be read that can wait, and all that can be sealed should be.
+        """True while reading that can wait should wait, and all that can be sealed should be sealed.
 
-        This is before there is no room at all: a record that does not fit is read again by itself when it is due, a
-        thousand times slower than with its segment, and the last bytes of room may be too few for any.
+        Memory counts as full before its room is used up. A record that does not fit is read again by itself when it is
+        due, a thousand times slower than with its segment; and the last bytes of room may be too few for any record.
         """
         return self.room_bytes <= self._max_bytes // RESERVED_SHARE
 
     def take(self, size_bytes: int) -> None:
-        """Count bytes as used; may pass the limit by what one intake holds."""
+        """Count bytes as used; the sum may pass the limit by the bytes that one intake holds."""
         with self._changes:
             self._used_bytes += size_bytes
 
@@ -67,12 +67,12 @@ class PayloadBudget:
                 self._changes.notify_all()
 
     def wait_until_not_full(self, wait_s: float) -> None:
-        """Return as soon as memory is not full, when all are told to look again, or after ``wait_s``."""
+        """Return as soon as memory is not full, when ``look_again`` is called, or after ``wait_s``."""
         with self._changes:
             if self.is_full:
                 self._changes.wait(wait_s)
 
     def look_again(self) -> None:
-        """Have all who wait look again, as those do that are to end."""
+        """Wake every thread that waits for memory, so that a thread that has to end can end."""
         with self._changes:
             self._changes.notify_all()

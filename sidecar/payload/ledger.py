@@ -1,4 +1,4 @@
-"""The index of a delay partition as the router fills it."""
+"""Names the index of a delay partition with the types that the router fills it with."""
 
 from typing import TypeAlias
 
@@ -6,4 +6,4 @@ from index.partition import PartitionIndex
 from sidecar.payload.records import Payload, Refused
 
 PartitionLedger: TypeAlias = PartitionIndex[Payload, Refused]
-"""What is pending, late, rejected or done of one delay partition, with the payload that is in memory."""
+"""The pending, late, rejected and released records of one delay partition, with the payload that is in memory."""

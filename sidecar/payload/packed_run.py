@@ -1,8 +1,8 @@
-"""Packed records as columns: what waits to be sealed, without an object for anything of it.
+"""Keeps packed records as columns while they wait to be sealed, without an object for any of their parts.
 
-One run is some 40 bytes a record and its row, in half a dozen pieces of memory that are given back as a whole when it
-is sealed. The rows lie one after the other, as they will in a segment. Runs are joined and put in order as columns,
-by :func:`snapshots.row_columns.in_order` or whatever does the same faster::
+A run takes some 40 bytes a record beside its row, in half a dozen pieces of memory that are given back as a whole when
+the run is sealed. The rows lie one after the other, as they will in a segment. Runs are joined and put in order as
+columns, by :func:`snapshots.row_columns.in_order` or a faster function with the same result::
 
     due         │ q │ q │ q │
     offset      │ Q │ Q │ Q │        unsigned, as bitmaps want them
@@ -31,7 +31,7 @@ from snapshots.writing import COLUMN_BYTES, Encoded, joined
 
 
 class PackedRun:
-    """A run of packed records whose rows share a table of header names; a column for each thing, to look at only."""
+    """A run of packed records whose rows share a table of header names; its columns are to be read only."""
 
     __slots__ = ("_in_order", "_starts", "buffer", "dues_ms", "offsets", "packer", "routes", "sizes", "timestamps_ms")
 
@@ -58,10 +58,10 @@ class PackedRun:
 
     @classmethod
     def of(cls, entries: Iterable[Entry[Packed]], in_order: InOrder = in_order) -> Self:
-        """A run of some entries, which are in release order and of one packer."""
+        """Make a run of entries, which are in release order and of one packer."""
         dues_ms, offsets, payloads = zip(*entries, strict=True)
         timestamps_ms, _, rows, packers, routes = zip(*payloads, strict=True)
-        # Each record has targets of its own that are equal, or there would be an object for each after all.
+        # Each record has its own object for equal targets; one shared object per route saves an object for each record.
         known = {route: route for route in routes}
         return cls(
             packers[0],
@@ -82,36 +82,36 @@ class PackedRun:
         return zip(self.dues_ms, self.offsets, payloads, strict=True)
 
     def place(self, number: int) -> Place:
-        """(due_ms, offset) of an entry."""
+        """Return the (due_ms, offset) of an entry."""
         return self.dues_ms[number], self.offsets[number]
 
     def rows(self) -> list[bytes]:
-        """The row of each."""
+        """Return the row of each entry."""
         return cut_rows(self.buffer, self.sizes)
 
     @property
     def resident_bytes(self) -> int:
-        """What was counted as used for these records when they were packed."""
+        """Bytes that were counted as used for these records when they were packed."""
         return PACKED_OVERHEAD_BYTES * len(self) + len(self.buffer)
 
     @property
     def stored_sizes(self) -> list[int]:
-        """Bytes of each in an inline segment, about."""
+        """About how many bytes each entry takes in an inline segment."""
         return [COLUMN_BYTES + size for size in self.sizes]
 
     def segment(self, codec: SegmentCodec) -> Encoded | None:
-        """All of them joined into a segment; None where it would be too long."""
+        """Join all rows into a segment; None where it would be too long."""
         numbers = self.dues_ms, self.offsets, self.timestamps_ms
         return joined(*numbers, self.sizes, self.buffer, self.packer.names, codec)
 
     def count_before(self, place: Place) -> int:
-        """How many entries lie before a (due_ms, offset)."""
+        """Count the entries before a (due_ms, offset)."""
         due_ms, offset = place
         start = bisect_left(self.dues_ms, due_ms)
         return bisect_left(self.offsets, offset, start, bisect_right(self.dues_ms, due_ms, start))
 
     def slice(self, start: int, stop: int) -> "PackedRun":
-        """Some of them; none where there are none."""
+        """Return the entries [start, stop) as a run, empty where there are none."""
         start, stop = min(start, len(self)), min(stop, len(self))
         starts = self._starts_of_rows()
         return PackedRun(
@@ -126,7 +126,7 @@ class PackedRun:
         )
 
     def take(self, count: int) -> list[Entry[Payload]]:
-        """Remove and return the first ones."""
+        """Remove and return the first entries."""
         return self._remove(0, min(count, len(self))) if count else []
 
     def discard(self, place: Place) -> Entry[Payload] | None:
@@ -137,7 +137,7 @@ class PackedRun:
         return self._remove(at, at + 1)[0]
 
     def merged_with(self, others: Sequence[Run[Payload]]) -> Run[Payload]:
-        """All entries as one run, of columns where all are columns of one packer."""
+        """Return all entries as one run: columns where all runs are columns of one packer, else a list."""
         runs = [self]
         for other in others:
             if not isinstance(other, PackedRun) or other.packer is not self.packer:
@@ -166,14 +166,17 @@ class PackedRun:
         return removed
 
     def _starts_of_rows(self) -> "array[int]":
-        """Where each row begins, and where the last one ends; runs are cut often, and not before they are sealed."""
+        """Return the start of each row, and the end of the last one.
+
+        They are computed once and kept, since runs are cut often, and only from the time on that they are sealed.
+        """
         if self._starts is None:
             self._starts = array("q", accumulate(self.sizes, initial=0))
         return self._starts
 
 
 def _in_a_row(runs: Sequence[PackedRun]) -> RowColumns:
-    """The columns of some runs one after the other, whatever order that is."""
+    """Return the columns of some runs one after the other, in the order given."""
     return (
         _joined("q", [run.dues_ms for run in runs]),
         _joined("Q", [run.offsets for run in runs]),
@@ -192,13 +195,13 @@ def _joined(kind: str, columns: Iterable["array[int]"]) -> "array[int]":
 
 
 def packed_rows(rows: SegmentRows, packer: RowPacker, codec: SegmentCodec) -> PackedRun:
-    """The rows of a segment, made with ``packer``, as a run; nothing is said of their targets."""
+    """Make a run of the rows of a segment that were made with ``packer``; their targets are left unknown."""
     routes: list[Route] = [OTHERS] * len(rows.offsets)
     return PackedRun(packer, codec.in_order, *rows[:3], routes, rows.sizes, rows.body)
 
 
 def packed_run(run: Run[Payload]) -> PackedRun | None:
-    """The same entries as columns; None where that cannot be, since not all are rows that go together."""
+    """Return the same entries as columns; None unless all are rows of one packer."""
     return run if isinstance(run, PackedRun) else _columns([*run])
 
 
@@ -222,7 +225,7 @@ def _waiting_of(entries: Sequence[Entry[Payload]]) -> tuple[Sequence[Entry[Paylo
 
 
 def packed_runs(in_order: InOrder = in_order) -> Runs[Payload]:
-    """Have what is packed wait in columns, for it waits for long."""
+    """Make the runs in which packed records wait as columns, since they wait for long."""
     return Runs(_waiting_of, lambda entries: _columns(entries, in_order) or ListRun(entries))
 
 
@@ -232,5 +235,5 @@ def resident_of(runs: Iterable[Run[Payload]]) -> int:
 
 
 def routes_in(run: Run[Payload] | Sequence[Entry[Payload]]) -> Sequence[Route]:
-    """The targets of each entry of a run."""
+    """Return the targets of each entry of a run."""
     return run.routes if isinstance(run, PackedRun) else routes_of(run)

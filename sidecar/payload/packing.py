@@ -1,4 +1,4 @@
-"""Packed records made whole again, when they leave before they are sealed or cannot stay a row in their segment."""
+"""Unpacks packed records, when they leave before they are sealed or cannot stay a row in their segment."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -14,7 +14,7 @@ UNPACKED_AT_ONCE = 2_000
 
 
 def records_of(payloads: Iterable[Payload]) -> list[Record | None]:
-    """The record of each, None where it has to be read again."""
+    """Return the record of each payload; None where it has to be read again."""
     given = list(payloads)
     waiting = [payload for payload in given if isinstance(payload, Packed)]
     whole = iter(unpacked(waiting))
@@ -22,9 +22,9 @@ def records_of(payloads: Iterable[Payload]) -> list[Record | None]:
 
 
 def whole(entries: list[Entry[Payload]], decide: Decide) -> list[Entry[Scheduled]]:
-    """Return the entries with each packed record made whole, and decided again."""
+    """Return the entries with each packed record unpacked and decided again."""
     if Packed not in {type(payload) for _, _, payload in entries}:
-        # Nearly always; it is asked for every record that leaves.
+        # This is nearly always so, and the check runs for every record that leaves.
         return cast("list[Entry[Scheduled]]", entries)
     records = records_of([payload for _, _, payload in entries])
     return [
@@ -42,7 +42,7 @@ def _decided(offset: int, record: Record | None, decide: Decide) -> Scheduled:
 
 
 def unpacked(payloads: Sequence[Packed]) -> list[Record]:
-    """The record of each."""
+    """Return the record of each packed payload."""
     records: list[Record] = []
     for packer, run in groupby(payloads, key=_packer_of):
         same = list(run)

@@ -1,4 +1,4 @@
-"""A record of a delay topic as the router keeps it between indexing and release."""
+"""Defines how the router keeps a record of a delay topic between indexing and release."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias, cast
@@ -10,13 +10,13 @@ from index.target_counts import Route
 from snapshots.rows import RowPacker
 
 RESIDENT_OVERHEAD_BYTES = 500
-"""What a record costs in memory beside its key and value: tuples, header list and strings (measured with tracemalloc
-for three headers of 20 B; one more header is HEADER_OVERHEAD_BYTES more)."""
+"""Bytes of memory that a record takes beside its key and value: tuples, header list and strings (measured with
+tracemalloc for three headers of 20 B; one more header is HEADER_OVERHEAD_BYTES more)."""
 
 HEADER_OVERHEAD_BYTES = 120
 
 PACKED_OVERHEAD_BYTES = 300
-"""What a packed record costs in memory beside its row: entry, Packed, numbers and its place in a chunk."""
+"""Bytes of memory that a packed record takes beside its row: entry, Packed, numbers and its place in a chunk."""
 
 # A NamedTuple's own constructor is a Python function and costs three times as much.
 _new = tuple.__new__
@@ -31,9 +31,9 @@ class Scheduled(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """An accepted record that waits for long, as a row of a segment; what it asks for is decided again when it leaves.
+    """An accepted record that waits for long, as a row of a segment; its schedule is decided again when it leaves.
 
-    Size and payload are where a Scheduled has them.
+    Size and row are at the positions at which a Scheduled has its size and record.
     """
 
     timestamp_ms: int
@@ -44,11 +44,11 @@ class Packed(NamedTuple):
 
 
 Payload: TypeAlias = Scheduled | Packed
-"""What is kept of an accepted record until it is released."""
+"""The form in which an accepted record is kept until it is released."""
 
 
 class Refused(NamedTuple):
-    """A record on its way to the rejected topic, to one of its partitions or to the one that its key gives."""
+    """A record on its way to the rejected topic: to one of its partitions, or to the partition that its key gives."""
 
     rejection: Rejection
     record: Record
@@ -56,9 +56,9 @@ class Refused(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """A record for the delay partition itself, which follows from the one at ``offset``, with its timestamp.
+    """A record for the delay partition, which follows from the record at ``offset`` and has its timestamp.
 
-    Where it has an id, ``id_hash`` is the hash of that, and the transaction notes where it lies, due at ``due_ms``.
+    A record with an id has the hash of the id in ``id_hash``; the transaction notes its offset and ``due_ms``.
     """
 
     offset: int
@@ -72,31 +72,31 @@ Decide: TypeAlias = Callable[[int, Record], Decision]
 
 
 def scheduled(schedule: Schedule, size_bytes: int, record: Record | None) -> Scheduled:
-    """Make a Scheduled, of which there is one for every record."""
+    """Make a Scheduled fast, since there is one for every record."""
     return _new(Scheduled, (schedule, size_bytes, record))
 
 
 def packed(timestamp_ms: int, row: bytes, packer: RowPacker, targets: Route = ()) -> Packed:
-    """Make a Packed, of which there is one for every record that waits for long; ``targets`` only to be counted."""
+    """Make a Packed fast, since there is one for every record that waits for long; ``targets`` only serve to count."""
     return _new(Packed, (timestamp_ms, PACKED_OVERHEAD_BYTES + len(row), row, packer, targets))
 
 
 def routes_of(entries: Iterable[Entry[Payload]]) -> list[Route]:
-    """The targets of each entry of a batch."""
+    """Return the targets of each entry of a batch."""
     return [payload.targets if isinstance(payload, Packed) else payload.schedule.targets for _, _, payload in entries]
 
 
 def resident_bytes(entries: Iterable[Entry[Payload]]) -> int:
-    """Bytes of payload that these entries hold in memory."""
+    """Return the bytes of payload that these entries hold in memory."""
     # A list, since a generator takes twice as long.
     return sum([payload[1] for _, _, payload in entries if payload[2] is not None])
 
 
 def transaction_bytes(entries: Iterable[Entry[Payload]]) -> int:
-    """What releasing these costs in a transaction, the sum of their ``scheduled_size``."""
+    """Return the cost of releasing these entries in a transaction, the sum of their ``scheduled_size``."""
     payloads = [payload for _, _, payload in entries]
     if Packed not in set(map(type, payloads)):
-        # Nearly always each has one target, and which they are is told by few.
+        # Nearly always each entry has one target, and the set of targets is small.
         targets = {payload[0][1] for payload in cast("list[Scheduled]", payloads)}
         if all(len(each) == 1 for each in targets):
             return sum([payload[1] for payload in payloads])
@@ -104,7 +104,7 @@ def transaction_bytes(entries: Iterable[Entry[Payload]]) -> int:
 
 
 def size_of(record: Record) -> int:
-    """Approximate bytes a record holds in memory, and a fair measure of what it costs in a transaction."""
+    """Return about how many bytes a record holds in memory, a fair measure of its cost in a transaction."""
     key, value, headers, _ = record
     size = RESIDENT_OVERHEAD_BYTES + HEADER_OVERHEAD_BYTES * len(headers)
     for _, content in headers:
@@ -118,12 +118,12 @@ def size_of(record: Record) -> int:
 
 
 def mean_size(records: int, headers: int, size_bytes: int) -> int:
-    """About the mean of ``size_of`` of some records that take so many bytes together."""
+    """Return about the mean of ``size_of`` of some records that take ``size_bytes`` together."""
     return RESIDENT_OVERHEAD_BYTES + (HEADER_OVERHEAD_BYTES * headers + size_bytes) // records
 
 
 def scheduled_size(payload: Payload) -> int:
-    """What an accepted record costs in a transaction, whether it is resident or not: its size, for each target."""
+    """Return the cost of an accepted record in a transaction, in memory or not: its size, for each target."""
     targets = payload.targets if isinstance(payload, Packed) else payload.schedule.targets
     if isinstance(targets, str) or len(targets) <= 1:
         return payload.size_bytes

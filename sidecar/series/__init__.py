@@ -1,6 +1,6 @@
-"""Recurring schedules of one partition: what is begun, which occurrence a record is, and what follows it.
+"""Recurring schedules of one partition: decides which series begin, which occurrence a record is, and its successor.
 
-May import: ``payload``. Begin with :mod:`sidecar.series.occurring`. How a schedule recurs stands in
-:mod:`index.recurring`, and when the next occurrence is due in :mod:`index.occurrences`; the rules of time zones come
-from the package tzdata alone (:mod:`sidecar.series.zones`).
+May import: ``payload``. Begin with :mod:`sidecar.series.occurring`. :mod:`index.recurring` says how a schedule recurs,
+and :mod:`index.occurrences` when the next occurrence is due. The rules of time zones come from the package tzdata alone
+(:mod:`sidecar.series.zones`).
 """

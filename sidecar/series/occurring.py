@@ -1,9 +1,9 @@
-"""What recurs of a transaction: series that begin, occurrences that leave, and the next one of each.
+"""Finds the recurring records of a transaction: series that begin, occurrences that leave, and the next one of each.
 
 An occurrence that leaves is followed by the next one in the same transaction, whether it is released, expired or
-refused by its target; so of each series exactly one is pending at any time. One that is rejected for what its own
-headers say, by the rules of its offset (over the maximum delay, say), ends its series: the next one would fare no
-better, and would be written at once, for ever.
+refused by its target. So exactly one occurrence of each series is pending at any time. An occurrence that the rules of
+its offset reject for its own headers (over the maximum delay, say) ends its series: the next one would fare no better,
+and would be written at once, for ever.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,22 +39,22 @@ from index.schedule import Reason, Rejection, Schedule
 from sidecar.payload.records import Appended, Refused, Scheduled
 
 ZoneOf = Callable[[str], tzinfo]
-"""The rules of a zone by its name; ValueError when there is none."""
+"""Returns the rules of a zone by its name; raises ValueError when there is no such zone."""
 
 FORGED: Final = Rejection(Reason.INVALID_SCHEDULE, f"{SERIES}: this header is written by routers alone")
 
 
 @dataclass(slots=True)
 class Recurring:
-    """What recurs of what is to leave, all by offset.
+    """The recurring records among the records that are to leave, all by offset.
 
-    * ``begun``: first occurrences, of series that begin; nothing is released of the records that begin them.
+    * ``begun``: first occurrences, of series that begin; the records that begin them are not released.
     * ``beginning``: the records that begin them.
-    * ``refused``: what cannot recur as it says, and what no router has written.
-    * ``occurrences``: which one of which series a record is.
+    * ``refused``: records that cannot recur as they say, and occurrences that no router has written.
+    * ``occurrences``: the series and the number of each occurrence.
     * ``next``: the records that follow them, where there are any.
     * ``skipped``: how many missed occurrences lie between.
-    * ``notes``: due time and hash of the id of what follows them or is begun, where it has an id.
+    * ``notes``: due time and hash of the id of each record that follows or is begun, where it has an id.
     """
 
     begun: dict[int, Record] = field(default_factory=dict)
@@ -66,7 +66,9 @@ class Recurring:
     notes: dict[int, tuple[int, bytes]] = field(default_factory=dict)
 
     def appended(self, leaving: Iterable[int]) -> list[Appended]:
-        """What is appended to the delay partition when these offsets leave; what begins a series leaves, too."""
+        """Return the records to append to the delay partition when these offsets leave; a record that begins a series
+        leaves, too.
+        """
         if not self.next and not self.begun:
             return []
         follow = {offset: self.next[offset] for offset in leaving if offset in self.next}
@@ -74,11 +76,11 @@ class Recurring:
         return [Appended(offset, record, *self.notes.get(offset, ())) for offset, record in appended]
 
     def skipped_before(self, appended: Iterable[Appended]) -> int:
-        """How many missed occurrences nothing stands for, now that these were appended."""
+        """Count the missed occurrences that these appended records skip."""
         return sum(self.skipped.get(each.offset, 0) for each in appended)
 
     def ended(self, unfollowed: Mapping[int, Rejection]) -> list[tuple[int, Refused]]:
-        """Append nothing that follows from these; those among them that would have begun a series are rejected."""
+        """Drop the successors of these records; return a rejection for each of them that would have begun a series."""
         rejected = [
             (each, Refused(why, self.beginning[each])) for each, why in unfollowed.items() if each in self.begun
         ]
@@ -102,7 +104,7 @@ class Series:
 
     @property
     def may_recur(self) -> bool:
-        """Whether a record of the partition may belong to a series."""
+        """True when a record of the partition may belong to a series."""
         return bool(self._key)
 
     def look(
@@ -113,8 +115,9 @@ class Series:
         rules_at: Callable[[int], Rules],
         now_ms: int,
     ) -> Recurring:
-        """What recurs of these; of what is rejected, only what is ``planned``: it was accepted when it was indexed.
+        """Find the recurring records among the released and the rejected ones.
 
+        Of the rejected records only the ``planned`` ones count, since they were accepted when they were indexed.
         ``rules_at`` gives the rules that decided a record, by its offset.
         """
         found = Recurring()
@@ -141,18 +144,18 @@ class Series:
     def _leave(
         self, found: Recurring, offset: int, record: Record, recurrence: Recurrence, schedule: Schedule, now_ms: int
     ) -> Occurrence | None:
-        """An occurrence leaves, the first one unless it says that it is a later one; returns the next one."""
+        """Note an occurrence that leaves and return the next one; a record without a number is the first occurrence."""
         occurrence = recurrence.occurrence or Occurrence(offset, 1, schedule.asked_ms)
         if recurrence.occurrence is not None and not is_ours(record, recurrence, self._key):
             found.refused[offset] = FORGED
             return None
         zone = self._zone(recurrence)
         if isinstance(zone, Rejection):
-            # A version that does not know any more what another one has accepted.
+            # Another version may have accepted a zone or cron that this version does not know.
             found.refused[offset] = zone
             return None
         found.occurrences[offset] = occurrence
-        # What is due while this one waits for its place in a burst is not missed.
+        # An occurrence that is due while this one waits for its place in a burst does not count as missed.
         missed_ms = missed_from_ms(record, recurrence)
         follows = following(recurrence, zone, occurrence, missed_ms, now_ms - schedule.shift_ms)
         if follows is None:
@@ -176,7 +179,9 @@ class Series:
         return first
 
     def first_due_ms(self, record: Record, recurrence: Recurrence, rules: Rules) -> int | Rejection:
-        """When the first occurrence of a series by cron is due, which this record begins; or why there is none."""
+        """Return the due time of the first occurrence of the cron series that this record begins, or the reason for
+        none.
+        """
         cron, zone = recurrence.cron, self._zone(recurrence)
         if isinstance(zone, Rejection):
             return zone
@@ -191,7 +196,7 @@ class Series:
         return due_ms
 
     def _zone(self, recurrence: Recurrence) -> tzinfo | Rejection:
-        """The rules of its zone, once its cron fields are known to be some."""
+        """Return the rules of the zone of a schedule, once its cron fields are known to be valid."""
         try:
             if recurrence.cron:
                 check_cron(recurrence.cron)
