@@ -138,7 +138,7 @@ class OwnedPartition:
 
     @property
     def settings(self) -> TopicSettings:
-        """The settings by the policies and the configuration of now."""
+        """The current settings by policies and configuration."""
         return self._changes.settings
 
     def follow_policies(self) -> None:

@@ -69,7 +69,7 @@ FOLLOWED_BY: Final[Mapping[PartitionState, frozenset[PartitionState]]] = {
 """The states that may follow each state; a worker may always report the same state again."""
 
 SERVED: Final = frozenset({PartitionState.ACTIVE, PartitionState.PAUSED})
-"""The states in which a worker serves the partition, with numbers of now."""
+"""The states in which a worker serves the partition and reports current numbers."""
 
 READY: Final = SERVED | {PartitionState.DRAINED}
 """The states that the operator wants: the partition is served, or a policy has stopped it."""
@@ -86,7 +86,7 @@ class PartitionStatus:
     * ``held_since_ms``: the earliest due time of the held records; ``held_by_target`` counts them by target.
     * ``needed_from``: the first offset that the delay topic must keep, written at ``needed_since_ms``.
     * ``retention_ms``: the retention of the delay topic; -1 for ever, None if the router may not ask for it.
-    * ``hidden_s``: the age of an open transaction that hides the records behind it in the delay topic; else 0.
+    * ``hidden_s``: the time for which an open transaction has hidden the records behind it in the delay topic; else 0.
     * ``in_doubt``: the number of places that must not be written to (:mod:`sidecar.doubts`).
     * ``masked``: the number of cancelled records that a restart or a bucket could still bring back.
     """

@@ -83,7 +83,7 @@ def read_origin(
 ) -> Origin:
     """Do steps 1 and 2, and return the origin of the new owner.
 
-    ``stored_rules_hold`` says that ``rules`` may not be the rules of now, so that the last rules in the state go on.
+    ``stored_rules_hold`` says that ``rules`` may not be the current rules, so that the last rules in the state go on.
     Raise RefusedError with the way out if the partition must not start.
     """
     delay_topic_id = standing.delay_topic_id()

@@ -1,4 +1,4 @@
-"""Reports of quotas: throttled brokers still answer, but hold back their answers to requests that write."""
+"""Reports of quotas: the brokers answer, but delay the requests of a producer."""
 
 from collections.abc import Callable
 

@@ -5,7 +5,8 @@ starts later. No operation waits until a partition follows: the status of the pa
 
 * A pause of a delay topic: no record is released any more. Records that come in are indexed and sealed, so memory is
   bounded. Only a late record (its due time is at or before the watermark) holds up the cursor. After 10,000 offsets
-  behind the cursor the intake waits, and the delay topic keeps later records by its retention.
+  behind the cursor, or a quarter of the memory for payload, the intake waits. The delay topic keeps later records by
+  its retention.
 * A pause of a target: records for the target are held back, within the bounds of :mod:`sidecar.release.gate`, and
   records for other targets pass. The pause of a delay topic holds for all its targets, under any policy of a target.
 * The drain of a delay topic, before maintenance: each of its partitions takes no record in any more, commits, and seals
@@ -13,7 +14,7 @@ starts later. No operation waits until a partition follows: the status of the pa
   owner finds all records in buckets.
 
 Of two changes of one scope at the same time the later one wins as a whole, also for keys that it did not name. People
-change a policy, a few times a day.
+change policies, a few times a day.
 """
 
 import threading
@@ -82,7 +83,7 @@ class Operations:
         return made
 
     def table(self) -> PolicyTable:
-        """Return all policies of now."""
+        """Return the current table of policies."""
         self._policies.settle()
         return self._policies.table
 

@@ -31,7 +31,7 @@ Keys that decide a record when it is indexed (``enabled``, ``when_disabled``, ``
 indexed again. So each change of them starts a rule epoch in every partition concerned
 (:mod:`sidecar.partition.rule_changes`). The other keys apply at the time of a release.
 
-Rejected: policies for a pair of delay topic and target. None of the compared systems has them, and the needs of the
+Rejected: policies for a pair of delay topic and target. No system that was looked at has them, and the needs of the
 consumers of a target do not depend on the delay topic of its records.
 """
 
@@ -110,7 +110,7 @@ class Policies(Protocol):
 
     @property
     def table(self) -> PolicyTable:
-        """The table of all policies now; a new object after every change."""
+        """The current table of policies; a new object after every change."""
 
     def settle(self) -> None:
         """Wait until the table has every policy written before this call; else raise KafkaException or RefusedError."""
@@ -157,7 +157,7 @@ class TopicSettings:
 
 
 def settings_of(table: PolicyTable, config: Config, configured: DelayTopicConfig) -> TopicSettings:
-    """Return the settings of a delay topic; ``table`` is the table of now, without ended pauses (``PolicyTable.at``).
+    """Return the settings of a delay topic; ``table`` is the current one, without ended pauses (``PolicyTable.at``).
 
     Raise ValueError with the key if the policies cannot be reconciled with the configuration.
     """

@@ -70,7 +70,7 @@ class PolicyWatch(TopicFollower):
 
     @property
     def table(self) -> PolicyTable:
-        """The table of all policies now."""
+        """The current table of policies."""
         return self._table
 
     def settle(self) -> None:

@@ -27,9 +27,9 @@ Records for a partition in doubt (:mod:`sidecar.doubts`) are held in a lane of t
 Rejected
 --------
 * *W waits*, or a share of each batch for each target: both hold up the records for other targets.
-* *A bitmap of held offsets in the progress record*, records read again from where they lie. Smallest to write, but a
-  record below W may be in a segment only (inline, delay topic trimmed), so buckets could neither be removed nor merged
-  while one of their records is held: five modules would have to know of it.
+* *A bitmap of held offsets in the progress record*, records read again from where they lie. It is the smallest to
+  write. But a record below W may be in a segment only (inline, delay topic trimmed), so a bucket could neither be
+  removed nor merged while one of its records is held: five modules would have to know of it.
 * *A watermark for each target* that lags behind W. A record that comes in late for a lagging target needs a cursor of
   its own, too. A record with several targets would be in several lanes, and the end of one lane could double the work
   of another.

@@ -42,19 +42,19 @@ class Screened:
     lost: list[int]
 
     def holding(self, held: Sequence[Entry[Scheduled]]) -> "Screened":
-        """Return the same without records that wait for their target."""
+        """Return the screened records without the held ones, which wait for their target."""
         offsets = {offset for _, offset, _ in held}
         rejected = [each for each in self.rejected if each[0] not in offsets]
         return Screened([entry for entry in self.released if entry[1] not in offsets], rejected, self.lost)
 
     def beginning(self, offsets: Collection[int]) -> "Screened":
-        """Return the same without the records that begin a series: the record itself is not released."""
+        """Return the screened records without the records that begin a series, which are not released themselves."""
         if not offsets:
             return self
         return Screened([entry for entry in self.released if entry[1] not in offsets], self.rejected, self.lost)
 
     def without(self, refusals: Mapping[int, Rejection]) -> "Screened":
-        """Return the same with the records at these offsets rejected instead of released."""
+        """Return the screened records with the records at these offsets rejected instead of released."""
         if not refusals:
             return self
         rejected = [

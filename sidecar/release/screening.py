@@ -13,7 +13,7 @@ allowed    records that a target cannot take: rejected      always
 sure       records for a place in doubt: held               a place is in doubt
 recurring  records that begin a series or forge one         the partition has a key that signs occurrences
 in_time    records past their expiry: rejected              always
-admitted   records for a target that is held back: held     a policy or a refusal holds a target back
+admitted   records for a target that is held back: held     a target or a place is held back
 routed     none: it names the partition of each record      a place is in doubt
 =========  ===============================================  ==================================================
 
@@ -123,7 +123,7 @@ class Screening:
         attempt.screened.lost.extend(moves.lost)
 
     def whole(self, attempt: Attempt) -> None:
-        """Read the records that are not in memory, and reject those that a backfill indexed to be rejected."""
+        """Read the records that are not in memory, and reject records that a backfill indexed to be rejected."""
         attempt.screened = completed(attempt.screened, self.read, self.decide)
 
     def allowed(self, attempt: Attempt) -> None:
@@ -131,7 +131,7 @@ class Screening:
         attempt.screened = attempt.screened.without(self.refused_by_target(attempt.screened))
 
     def sure(self, attempt: Attempt) -> None:
-        """Hold the records for a place in doubt, before anything follows from them."""
+        """Hold the records for a place in doubt, before their series are continued."""
         attempt.hold(self.gate.hold_blocked([*attempt.screened.released, *self._followed(attempt)]))
 
     def recurring(self, attempt: Attempt) -> None:

@@ -28,7 +28,7 @@ def is_shortened(message: str) -> bool:
 def shortened_where(
     written: Iterable[tuple[int, T]], refused: Container[int], shorten: Callable[[T], T | None]
 ) -> dict[int, T] | None:
-    """Return the refused ones, shortened, by offset; None if one of them cannot be shortened."""
+    """Return the refused values in a shorter form, by offset; None if one of them cannot be shortened."""
     shorter: dict[int, T] = {}
     for offset, each in written:
         if offset not in refused:

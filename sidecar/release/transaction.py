@@ -4,8 +4,9 @@
 
     plan ──► screen ──► Transaction ──► commit ──► Outcome ──► confirm ──► tell the owners of requests
 
-A transaction contains records that leave, and *requests*. Every request has an owner, and the owner hears exactly one
-of three things: the request was committed, the brokers refuse it, or it was left out.
+A transaction contains records that leave, and *requests*. Every request has an owner. Unless the ownership of the
+partition ends before, the owner hears exactly one of three things: the request was committed, the brokers refuse it, or
+it was left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -97,8 +98,8 @@ class Transaction:
     has the occurrences of recurring schedules among the records that leave, by offset. ``receipts`` are the answers to
     controls.
 
-    ``state`` are the records for the state topic beside progress. ``inventory`` counts the content of the state after
-    the transaction, beside progress and rules.
+    ``state`` are the records for the state topic beside progress. ``inventory`` describes the content of the state
+    after the transaction, beside progress and rules.
     """
 
     released: Sequence[Entry[Scheduled]]
