@@ -1,7 +1,7 @@
-"""One owned delay partition: taking it over, and the round of indexing and releasing.
+"""One owned delay partition: its take-over, and the round that indexes and releases.
 
-May import: every room that does something for a partition (``intake``, ``release``, ``series``, ``buckets``,
+May import: every room that works for a partition (``intake``, ``release``, ``series``, ``buckets``,
 ``backfill``, ``healing``, ``payload``, ``policies``, ``topics``, ``kafka``, ``config``). Begin with
 :mod:`sidecar.partition.worker`, then :mod:`sidecar.partition.owned_partition` and :mod:`sidecar.partition.rounds`.
-These two and what they are made of know of Kafka only what :mod:`sidecar.partition.ports` says.
+Both of them, and their parts, reach Kafka only through :mod:`sidecar.partition.ports`.
 """

@@ -1,4 +1,4 @@
-"""The ports of an owned partition in the process: clients of its own, and what the process shares."""
+"""The ports of an owned partition in the process: clients of its own, and parts that the process shares."""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -55,7 +55,7 @@ SERIES_KEY_BYTES = 16
 
 
 class KafkaStaged:
-    """What jobs have staged for a partition, as the process follows it; watched until it is closed."""
+    """A view of the records that jobs have staged for a partition; the process watches them until it is closed."""
 
     def __init__(self, staging: Staging, place: StagedAt, may_hold: Callable[[], bool]) -> None:
         self._staging = staging
@@ -64,28 +64,28 @@ class KafkaStaged:
         staging.watch(place)
 
     def has_looked(self) -> bool:
-        """Whether the topic was read to its end since it is watched, or cannot be."""
+        """Say whether the topic was read to its end since the watch began, or cannot be read."""
         return self._staging.has_looked(self._place)
 
     def waiting(self) -> Mapping[bytes, Waiting]:
-        """What is staged by key; another object whenever it has changed."""
+        """Return the staged records by key; a new object after every change."""
         return self._staging.waiting(self._place)
 
     def hold_off(self) -> None:
-        """Whoever owns the partition next waits before it tries again."""
+        """Let the next owner of the partition wait before it tries again."""
         self._staging.hold_off(self._place)
 
     def not_before_s(self) -> float:
-        """When something may be adopted, by the running time."""
+        """Return the running time from which records may be adopted, in seconds."""
         return self._staging.not_before_s(self._place)
 
     def close(self) -> None:
-        """Watch it no longer."""
+        """End the watch."""
         self._staging.unwatch(self._place)
 
 
 class KafkaHost:
-    """Of one ownership; used by the worker only, and closed by it whatever happens."""
+    """The ports of one ownership; used by the worker only, which closes them in every case."""
 
     def __init__(
         self, shared: Shared, topic: DelayTopicConfig, partition: int, on_throttle: clients.OnThrottle | None = None
@@ -105,64 +105,67 @@ class KafkaHost:
         self._closing.callback(self._producer.purge)
         self._reader = OffsetReader(lambda: clients.reader(config))
         self._closing.callback(self._reader.close)
-        # A client of its own: one that has lived through a restart of the brokers goes on asking with the leader epochs
-        # of before, and is refused until it happens to refresh its metadata.
+        # A client of its own: after a restart of the brokers an older client still asks with the old leader epochs, and
+        # is refused until it refreshes its metadata by chance.
         self._admin = cluster.connect(config)
 
     def fence(self, stopping: Callable[[], bool]) -> None:
-        """Become the only writer of the partition; errors as of :func:`sidecar.kafka.transactions.fence`."""
+        """Become the only writer of the partition; raise the errors of :func:`sidecar.kafka.transactions.fence`."""
         fence(self._producer, stopping, too_long_remedy())
         failpoints.passing("recovery.fenced")
-        # Only now that nobody else can write: what the last owner went by has been written before.
+        # Only now that no other owner can write: the policies of the last owner were written before.
         self._shared.policies.settle()
 
     @property
     def budget(self) -> PayloadBudget:
-        """That of the process."""
+        """The payload budget of the process."""
         return self._shared.budget
 
     @property
     def payload_memory_bytes(self) -> int:
-        """As configured."""
+        """The configured memory for payload."""
         return self._shared.config.router.payload_memory_bytes
 
     @property
     def rates(self) -> RateLimits:
-        """Those of the process."""
+        """The rate limits of the process."""
         return self._shared.rates
 
     @property
     def codec(self) -> SegmentCodec:
-        """That of the kernel the process runs with."""
+        """The codec of the kernel that the process runs with."""
         return self._shared.kernel.codec
 
     @property
     def runs(self) -> Runs[Payload]:
-        """How records are kept that wait to be sealed."""
+        """The runs that keep records until they are sealed."""
         return packed_runs(self.codec.in_order)
 
     @property
     def pool(self) -> LoaderPool:
-        """That of the process."""
+        """The loader pool of the process."""
         return self._shared.pool
 
     @property
     def directory(self) -> TargetDirectory:
-        """That of the process."""
+        """The target directory of the process."""
         return self._shared.directory
 
     @property
     def staged(self) -> KafkaStaged:
-        """There once the partition was asked how it stands."""
+        """The staged records of the partition; present after a call of ``standing``."""
         return self._staged
 
     @property
     def topic_ids(self) -> dict[str, str]:
-        """Ids of the partition's own topics, by name."""
+        """The ids of the partition's own topics, by name."""
         return {name: facts.topic_id for name, facts in self._standing.topics.items()}
 
     def standing(self) -> KafkaStanding:
-        """Ask the cluster, once the state partition is settled; NotYetError where it is not within 10 s."""
+        """Wait until the state partition is settled, and return the port for questions about the partition.
+
+        Raise NotYetError if it is not settled within 10 s.
+        """
         shared, topic, partition = self._shared, self._topic, self._partition
         self._standing = KafkaStanding(shared.config, topic, partition, self._admin)
         Cluster(shared.config, topic, partition, self._admin).wait_for_state()
@@ -172,16 +175,16 @@ class KafkaHost:
         return self._standing
 
     def look_again(self, doubts: Doubts) -> "Future[Doubts]":
-        """Ask the cluster in a thread of its own: brokers that are away answer late."""
+        """Ask the cluster again about places in doubt, in a thread of its own: absent brokers answer late."""
         shared, topic, partition = self._shared, self._topic, self._partition
         return shared.pool.ask(partial(Cluster(shared.config, topic, partition, shared.admin).look_again, doubts))
 
     def new_series_key(self) -> bytes:
-        """From the operating system."""
+        """Return random bytes of the operating system."""
         return secrets.token_bytes(SERIES_KEY_BYTES)
 
     def transactions(self, origin: Origin) -> KafkaTransactions:
-        """With the producer that has fenced all others."""
+        """Return transactions of the producer that has fenced all others."""
         stripped = origin.history.in_force.stripped
         shared = self._shared
         writer = PartitionWriter(
@@ -190,7 +193,7 @@ class KafkaHost:
         return KafkaTransactions(writer, shared.clock, compresses=self.compresses)
 
     def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: Places) -> Intake:
-        """With a client of its own: one that is told to seek may still hand over older records."""
+        """Read on with a new client: a client that seeks may still hand over older records."""
         config, topic, budget = self._shared.config, self._topic, self._shared.budget
         deciding = Deciding(
             history,
@@ -214,15 +217,15 @@ class KafkaHost:
 
     @property
     def reader(self) -> OffsetReader:
-        """With clients of its own, which are made when first needed."""
+        """The reader of single records; it makes its own clients at their first use."""
         return self._reader
 
     def read_again(self, offsets: Sequence[int]) -> dict[int, Record | None]:
-        """Read one by one."""
+        """Read records of the delay partition one by one."""
         return self._reader.read(self._topic.name, self._partition, offsets)
 
     def upkeep(self, ledger: PartitionLedger, gate: Gate) -> Upkeep:
-        """With the admin client of the process."""
+        """Return the upkeep of the partition; it uses the admin client of the process."""
         shared, topic, partition = self._shared, self._topic, self._partition
         look = partial(look_at_backfills, shared.config, topic, partition, shared.admin, shared.clock.now_ms)
         brokers = shared.config.bootstrap
@@ -236,13 +239,13 @@ class KafkaHost:
 
     def _edges(self, _: Records) -> Edges:
         admin, place = self._shared.admin, self.context.place
-        # In this order: the end never lies before what was settled a moment ago.
+        # In this order, so that the uncommitted end never lies before the settled end.
         return Edges(cluster.log_range(admin, *place)[1], cluster.uncommitted_end(admin, *place))
 
     def serve_client(self) -> None:
-        """Let the producer hand over what it has logged; ConnectionLostError when it must be thrown away."""
+        """Let the producer hand over its log lines; raise ConnectionLostError if it must be thrown away."""
         self._producer.require_connections()
 
     def close(self) -> None:
-        """Throw the clients away, the last first and each whatever becomes of others."""
+        """Throw the clients away, the last one first; each is closed even if the close of another one fails."""
         self._closing.close()

@@ -1,4 +1,4 @@
-"""Where an owner of a delay partition begins, and what is written and told of that before anything else."""
+"""The origin of an owner of a delay partition: its state at the start, and the first transaction and log lines."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,14 +22,16 @@ from snapshots.transit import encode_transit
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an owner begins: progress, which rules decide from where, and the delay topic all that is about.
+    """The state at the start of an ownership: progress, rule epochs, and the id of the delay topic.
 
-    ``lost`` counts the offsets at or beyond S that retention has already removed: not each of them was pending, but the
-    first one was. ``is_stored`` tells whether the state topic says all this already. ``restored`` are keys and offsets
-    of what a job has staged, where the state was made of that. ``changed`` names by what the rules differ from those
-    that the last owner went by. ``stale`` are keys of the state that are to be removed with the first transaction.
-    ``state_starts_at`` is the first offset of the state partition where the state does not say what belongs to it:
-    compaction leaves it at 0, and beyond 0 something was removed that may have been part of it.
+    * ``lost``: the number of offsets at or beyond S that retention has removed. Only the first one was certainly
+      pending.
+    * ``is_stored``: the state topic contains this state already.
+    * ``restored``: keys and offsets of the staged records that the state was made from, if a job has made it anew.
+    * ``changed``: the names of the differences between the rules and the rules of the last owner.
+    * ``stale``: keys of the state that the first transaction removes.
+    * ``state_starts_at``: the first offset of the state partition, if the state has no inventory, else 0. Compaction
+      leaves it at 0. Beyond 0, records were removed that may have been part of the state.
     """
 
     progress: Progress
@@ -47,21 +49,21 @@ class Origin:
     state_starts_at: int = 0
 
     def with_series_key(self, new: Callable[[], bytes]) -> "Origin":
-        """The same with a key that signs the next occurrences of recurring schedules: a new one where there is none."""
+        """Return the origin with a key that signs the next occurrences of recurring schedules; new if it has none."""
         if self.progress.series_key:
             return self
         return replace(self, progress=self.progress._replace(series_key=new()), is_stored=False)
 
     @property
     def made_anew(self) -> list[tuple[bytes, bytes | None]]:
-        """Give the mask and the notes of transit of a restored state, as records of the state topic."""
+        """The mask and the notes of transit of a restored state, as records of the state topic; else empty."""
         mask = Mask()
         mask.add(self.mask)
         return [*mask_records(mask), *(encode_transit(*lot) for lot in self.transit.items())] if self.restored else []
 
     @property
     def as_state(self) -> StoredState:
-        """The same as the state topic will say it."""
+        """The origin in the form of the state topic."""
         return StoredState(
             self.progress,
             self.delay_topic_id,
@@ -74,27 +76,27 @@ class Origin:
 
 
 class _Nobody:
-    """Owns what a take-over itself wants to be written."""
+    """The owner of the requests of a take-over."""
 
     def committed(self, _request: Request, _offsets: Sequence[int]) -> None:
-        """Nothing is to be done."""
+        """Do nothing."""
 
     def refused(self, _request: Request, _why: str) -> None:
-        """Nothing is to be done."""
+        """Do nothing."""
 
     def left_out(self, _request: Request) -> None:
-        """Nothing is to be done."""
+        """Do nothing."""
 
 
 def write_origin(transactions: Transactions, origin: Origin) -> None:
-    """Commit what the state topic does not say yet; an error of the port unless that went through."""
+    """Commit the origin to the state topic; raise the error of the port if it is not committed."""
     nobody = _Nobody()
     requests = [Request(nobody, history=origin.history)]
     if origin.restored:
         requests += [Request(nobody, installs=Installation(manifest)) for manifest in origin.buckets]
         withdrawn = tuple(key for key, _ in origin.restored)
         requests.append(Request(nobody, removed=origin.stale, withdrawn=withdrawn))
-    # It changes nothing of what buckets, held records and other keys there are by the origin.
+    # The transaction leaves the buckets, held records and other keys of the origin as they are.
     inventory = InventoryKeeper(origin.buckets, origin.held, origin.mask, origin.transit).current
     state = [*state_of(requests), *origin.made_anew]
     transaction = Transaction((), (), origin.progress, inventory, state, requests)
@@ -104,7 +106,7 @@ def write_origin(transactions: Transactions, origin: Origin) -> None:
 
 
 def tell_of_origin(context: PartitionContext, origin: Origin) -> None:
-    """Log and count what a person must know of it: records that were removed too early, state that was."""
+    """Log and count records that were removed too early; log a truncated state and changed rules."""
     topic, log = context.topic, context.log
     if origin.lost:
         context.metrics.lost.labels(topic.name).inc(origin.lost)

@@ -1,4 +1,4 @@
-"""An owned partition: everything that is known of it between two take-overs; made and thrown away as a whole."""
+"""An owned partition: all its state between two take-overs, made and thrown away as a whole."""
 
 from contextlib import ExitStack
 
@@ -43,10 +43,10 @@ from snapshots.inventory import InventoryKeeper
 
 
 def take_over(host: Host) -> "OwnedPartition":
-    """Read where the last owner stood, write what is new about that, and begin to read the delay topic from S.
+    """Read the state of the last owner, write the changes to it, and begin to read the delay topic from S.
 
-    Nobody else can write any more. RefusedError or NotYetError when the partition must not start, with the way out;
-    otherwise errors of the ports.
+    All other writers are fenced before. Raise RefusedError or NotYetError, with the way out, if the partition must not
+    start; errors of the ports pass.
     """
     context = host.context
     standing = host.standing()
@@ -58,7 +58,7 @@ def take_over(host: Host) -> "OwnedPartition":
         origin = origin.with_series_key(host.new_series_key)
     failpoints.passing("recovery.state_read")
     changes.begin(origin.history)
-    # Before it is written that S is beyond what is lost: whoever dies in between must have told.
+    # Before the state says that S is beyond the lost records: an owner that dies in between must have told of them.
     tell_of_origin(context, origin)
     transactions = host.transactions(origin)
     if not origin.is_stored:
@@ -67,7 +67,7 @@ def take_over(host: Host) -> "OwnedPartition":
 
 
 class OwnedPartition:
-    """Index, gate, releaser and whatever looks after buckets of one partition; used by its worker only."""
+    """Index, gate, releaser and upkeep of the buckets of one partition; used by its worker only."""
 
     def __init__(
         self, host: Host, origin: Origin, changes: RuleChanges, transactions: Transactions, doubts: Doubts
@@ -81,7 +81,7 @@ class OwnedPartition:
             self._put_together(host, origin, transactions, closing)
             self._apply(changes.settings)
             self._doubts.begin(doubts)
-            # Only now that nothing can fail any more; else it is thrown away here, since nobody else will.
+            # Only after the last step that can fail; the parts are thrown away here if a step fails.
             self._closing = closing.pop_all()
 
     def _put_together(self, host: Host, origin: Origin, transactions: Transactions, closing: ExitStack) -> None:
@@ -138,11 +138,11 @@ class OwnedPartition:
 
     @property
     def settings(self) -> TopicSettings:
-        """What policies and configuration say now."""
+        """The current settings by policies and configuration."""
         return self._changes.settings
 
     def follow_policies(self) -> None:
-        """Take up what has changed; new rules hold once the next transaction has committed an epoch of theirs."""
+        """Apply changed policies; new rules hold after the next transaction has committed their epoch."""
         settings = self._changes.look()
         if settings is not None:
             self._apply(settings)
@@ -156,12 +156,12 @@ class OwnedPartition:
         self._housekeeping.use_placement(placement_under(settings.topic, self.upkeep.retention))
 
     def use_retention(self, retention: Retention) -> None:
-        """From now on seal as a delay topic wants it that keeps its records for so long."""
+        """Place sealed records by this retention of the delay topic from now on."""
         self.upkeep.retention = retention
         self._housekeeping.use_placement(placement_under(self.settings.topic, retention))
 
     def _enter(self, history: RuleHistory) -> None:
-        """A rule epoch was committed: everybody goes by it from here on."""
+        """Pass the rules of a committed epoch to all parts of the partition."""
         self._source.enter(history)
         self._screening.history = history
         self._adopting.enter(history)
@@ -169,27 +169,32 @@ class OwnedPartition:
 
     @property
     def is_loading(self) -> bool:
-        """Whether segments are being fetched, so that something may become releasable any moment."""
+        """Says whether segments are being fetched, so that records may become releasable any moment."""
         return self._loading.under_way
 
     @property
     def is_busy(self) -> bool:
-        """Whether housekeeping has something for the next transactions, or entries that are sealed are let go of."""
+        """Says whether housekeeping has requests for the next transactions, or sealed entries are being dropped."""
         return self._housekeeping.is_busy or self.ledger.parts.is_dropping
 
     @property
     def wants_commit(self) -> bool:
-        """Whether housekeeping waits for a transaction, even one with progress alone."""
+        """Says whether housekeeping waits for a transaction, even one with progress alone."""
         return self.upkeep.wants_commit or self._housekeeping.wants_commit(memory_full=self._seal_all)
 
     @property
     def intake_pauses(self) -> bool:
-        """Whether nothing may come in.
+        """Says whether the intake has to pause, for one of these reasons.
 
-        A bucket is about to be adopted, or as much waits to be sealed as is being. Or a control waits until it is known
-        which ids the buckets have, nothing more may wait for targets or the end of a pause, the delay partition or its
-        receipts are in doubt, or the partition is drained. When memory is used up the intake itself stops reading; the
-        records that it holds by then are counted, and have to come in.
+        * A bucket is about to be adopted, or staged records are still being looked for.
+        * As many records wait to be sealed as are being sealed.
+        * A control waits until the ids in the buckets are known.
+        * No more records may wait for their targets, or for the end of a pause.
+        * The delay partition or its receipts are in doubt.
+        * The partition is drained.
+
+        Full memory is no reason: the intake itself stops reading then. The memory counts the records that it holds by
+        then, and they have to come in.
         """
         if self._tail.may_end_look:
             self._adopting.turn()
@@ -204,7 +209,7 @@ class OwnedPartition:
 
     @property
     def memory_full(self) -> bool:
-        """Whether everything in memory has to be sealed, or released."""
+        """Says whether all records in memory have to be sealed or released."""
         return self._is_draining or self._host.budget.is_full
 
     @property
@@ -216,41 +221,41 @@ class OwnedPartition:
         )
 
     def drain(self) -> None:
-        """From now on take nothing in, and seal everything that is in memory."""
+        """Take no record in from now on, and seal all records in memory."""
         self._is_draining = True
 
     @property
     def is_drained(self) -> bool:
-        """Whether everything indexed is in a bucket, or has left."""
+        """Says whether every indexed record is in a bucket, or has left."""
         parts = self.ledger.parts
         return parts.frozen is None and not len(parts.mutable) and not self.ledger.owed
 
     def load(self, now_ms: int) -> None:
-        """Take in segments that have arrived, ask for those that are due soon, let go of what is sealed."""
+        """Take in segments that have arrived, ask for segments that are due soon, and drop sealed entries."""
         self._loading.turn(now_ms, self.ledger.committed.watermark)
         self._resident.give_back(self._loading.let_go())
 
     def requests(self, now_ms: int) -> list[Request]:
-        """Collect requests for the next transaction: of housekeeping, adopting, trimming and changes of rules."""
+        """Collect the requests of housekeeping, adopting, trimming and rule changes for the next transaction."""
         self._adopting.turn()
         adopting = self._adopting.request(self._housekeeping.free_id())
         request = adopting or self._housekeeping.request(now_ms, memory_full=self._seal_all)
         requests = [request] if request else []
         if (request and isinstance(request.installs, Adoption)) or self._tail.is_looking:
-            # The range that is adopted, now or as soon as the look has ended, was decided by the rules of before. And
-            # where something is refused beside an adoption, the adoption counts as refused.
+            # The old rules decided the range that is adopted now, or after the look. And if brokers refuse a part of a
+            # transaction with an adoption, the adoption counts as refused.
             return requests
         more = self.upkeep.request(), self._changes.request(self.ledger)
         return [*requests, *(each for each in more if each)]
 
     def index(self, wait_s: float, max_bytes: int = NEVER) -> Indexed:
-        """Index what has arrived, waiting at most ``wait_s`` for the first record, until it fills ``max_bytes``."""
+        """Index the records that have arrived, up to ``max_bytes``; wait at most ``wait_s`` for the first one."""
         indexed = self._tail.fill(wait_s, max_bytes)
         self._resident.adopt(indexed.resident_bytes)
         return indexed
 
     def release(self, plan: Plan) -> Released:
-        """Commit what was planned; whoever has asked for something in it is told before this returns."""
+        """Commit a plan; the owners of its requests hear of their fate before this returns."""
         held_bytes = self.gate.resident_bytes + resident_bytes(plan.resumed)
         released = self.releaser.release(plan)
         if self.ledger.committed.catching_up and plan.batch.late:
@@ -261,16 +266,16 @@ class OwnedPartition:
         return released
 
     def maintain(self) -> None:
-        """A step of what goes on beside releasing: trimming, counting, looking at retention."""
+        """Do one step of the work beside releases: trim, count, look at retention and at places in doubt."""
         self.upkeep.turn(lag=self.lag(), being_read=self._housekeeping.being_read)
         self._doubts.turn()
 
     def lag(self) -> int:
-        """Offsets of the delay topic not indexed yet."""
+        """Return the number of offsets of the delay partition that are not indexed yet."""
         return self._tail.lag()
 
     def status(self, state: PartitionState, why: str) -> PartitionStatus:
-        """A snapshot of the partition, for probes, metrics and people."""
+        """Return the status of the partition for probes, metrics and people."""
         ledger, needs, survey = self.ledger, self.upkeep.needs(), self.upkeep.survey
         committed = ledger.committed
         return PartitionStatus(
@@ -303,5 +308,5 @@ class OwnedPartition:
         )
 
     def close(self) -> None:
-        """Throw all away, the last first and each whatever becomes of others; the next owner settles what is open."""
+        """Throw all parts away, the last one first, even if one fails; the next owner settles an open transaction."""
         self._closing.close()

@@ -1,7 +1,8 @@
-"""The ports of an owned partition: all through which it reaches Kafka, its process and the time.
+"""The ports of an owned partition: its only way to Kafka, to the process and to the time.
 
 The process implements them with clients (:mod:`sidecar.partition.kafka_host`), the simulation with a modelled cluster.
-What decides and orders knows of nothing else: it has no client, no thread, no clock of its own and never sleeps.
+The code that decides and orders uses these ports only: it has no client, no thread and no clock of its own, and it
+never sleeps.
 """
 
 from collections.abc import Sequence
@@ -30,86 +31,86 @@ from snapshots.codec import SegmentCodec
 
 
 class Staged(StagedView, Protocol):
-    """What jobs have staged for one partition, and whether all of it is known."""
+    """The records that jobs have staged for one partition."""
 
     def may_hold(self) -> bool:
-        """Whether there may be something, so that it is worth waiting until all of it is known."""
+        """Say whether records may be staged, so that the partition should wait until all are known."""
 
     def has_looked(self) -> bool:
-        """Whether all of it is known by now, or cannot be."""
+        """Say whether all staged records are known by now, or cannot be known."""
 
 
 class Host(Protocol):
-    """Where a partition is owned; made for one ownership, and closed by whoever has made it."""
+    """The surroundings of an owned partition, made for one ownership; the maker closes them."""
 
     @property
     def context(self) -> PartitionContext:
-        """Which partition it is."""
+        """The name of the partition, and the parts that its code needs everywhere."""
 
     @property
     def budget(self) -> Budget:
-        """Memory for payload, shared with other partitions."""
+        """The memory for payload, shared with other partitions."""
 
     @property
     def payload_memory_bytes(self) -> int:
-        """How much of it there is altogether."""
+        """The size of the memory for payload."""
 
     @property
     def rates(self) -> RateLimits:
-        """Rates of targets, shared with other partitions."""
+        """The rate limits of targets, shared with other partitions."""
 
     @property
     def codec(self) -> SegmentCodec:
-        """What encodes and decodes segments."""
+        """The codec of segments."""
 
     @property
     def runs(self) -> Runs[Payload]:
-        """How records are kept that wait to be sealed."""
+        """The runs that keep records until they are sealed."""
 
     @property
     def pool(self) -> Pool:
-        """Where segments are read and encoded."""
+        """The pool that reads and encodes segments."""
 
     @property
     def directory(self) -> Directory:
-        """What is known of targets."""
+        """The directory of target topics."""
 
     @property
     def settings(self) -> SettingsSource:
-        """What policies and configuration say of the delay topic."""
+        """The settings of the delay topic by policies and configuration."""
 
     @property
     def staged(self) -> Staged:
-        """What jobs have staged."""
+        """The records that jobs have staged."""
 
     @property
     def compresses(self) -> bool:
-        """Whether what is written is compressed, so that the size of a record does not tell that of its batch."""
+        """Says whether batches are compressed, so that the size of a record does not tell the size of its batch."""
 
     def zone_of(self, name: str) -> tzinfo:
-        """Return the rules of a time zone by its IANA name; ValueError when there is no such zone."""
+        """Return the rules of a time zone by its IANA name; raise ValueError if no such zone exists."""
 
     def look_again(self, doubts: Doubts) -> "Future[Doubts]":
         """Have the cluster asked which of these places are still in doubt."""
 
     def new_series_key(self) -> bytes:
-        """Bytes that nobody can guess."""
+        """Return bytes that cannot be guessed."""
 
     def standing(self) -> Standing:
-        """To ask how the partition stands; only once nobody else can write for it."""
+        """Return the port for questions about the partition; only after all other writers are fenced."""
 
     def transactions(self, origin: Origin) -> Transactions:
-        """To write with."""
+        """Return the port that writes transactions."""
 
     def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: Places) -> Intake:
-        """Begin to read the delay partition where the ledger is; nothing is indexed at or beyond ``until_offset``."""
+        """Begin to read the delay partition at the end of the index; index no record from ``until_offset`` on."""
 
     @property
     def reader(self) -> Records:
-        """To read single records with, of the delay topic or of a segment; used by the worker only."""
+        """The reader of single records of the delay topic or of a segment; used by the worker only."""
 
     def read_again(self, offsets: Sequence[int]) -> dict[int, Record | None]:
-        """Records of the delay partition at ascending offsets; None for one that is gone."""
+        """Return the records of the delay partition at ascending offsets; None for a record that is gone."""
 
     def upkeep(self, ledger: PartitionLedger, gate: Gate) -> Upkeep:
-        """What goes on beside releasing."""
+        """Return the upkeep of the partition: trimming, counting and retention."""

@@ -1,13 +1,13 @@
-"""The round of an active partition: index what has arrived, release what is due, sleep until something is.
+"""The round of an active partition: index arrived records, release due records, and sleep until the next due time.
 
-When to begin a transaction:
+A transaction begins
 
-* Something is owed or due, and the last transaction is settled: now. A lone record on an idle partition never waits;
-  after a batch that many records shared, the next one is given a whole tick to fill.
-* A bucket is to be sealed, and waits for everything indexed to be below the committed C: now.
-* Policies have changed rules, or a target may be given what was held for it: now.
-* Nothing is, but C has moved and the last transaction is a while ago: a transaction with progress alone, unless a
-  record is about to be due and would have to wait for it.
+* if a record is owed or due, and the last transaction is settled: at once. A lone record on an idle partition never
+  waits. After a batch of many records, the next batch gets a whole tick to fill.
+* if a bucket waits to be sealed until every indexed record is below the committed C: at once.
+* if policies have changed rules, or held records may leave: at once.
+* if none of this is true, but C has moved and the last transaction is a while ago: with progress alone, unless a record
+  is about to be due and would have to wait for it.
 """
 
 from bisect import bisect_right
@@ -26,39 +26,41 @@ from sidecar.release.plan import Plan, Released
 from sidecar.release.transaction import Request
 
 MAX_BATCH_BYTES = 48 * 1_048_576
-"""Most payload in one transaction, however fast the brokers are: what is in it is in memory twice."""
+"""The most payload in one transaction, even with fast brokers: the records in it are in memory twice."""
 
 IDLE_WAIT_S = 0.25
-"""Longest sleep: how soon a worker notices that it is to stop."""
+"""The longest sleep; a worker that is told to stop notices it within this time."""
 
 LOADING_WAIT_S = 0.002
-"""Longest sleep while a segment is being fetched or written: what arrives may be due already."""
+"""The longest sleep while a segment is being fetched or written: its records may be due already."""
 
 PAUSED_WAIT_S = 0.005
-"""Sleep while nothing may come in."""
+"""The longest sleep while the intake pauses."""
 
 FINE_WAIT_S = 0.0015
-"""The client sleeps in whole milliseconds; the last of them is slept by the clock, so that it is not overslept."""
+"""The most that the clock sleeps instead of the client, which sleeps in whole milliseconds and would oversleep."""
 
 SETTLE_S = 0.004
-"""Commit returns before the coordinator has written its markers, and a transaction that begins meanwhile is told to
-come back in 20 ms (notes on Kafka, 2.8). With a pause of 4 ms that is rare: p99 is 10 ms instead of 25 ms."""
+"""The pause after a commit. The commit returns before the coordinator has written its markers, and a transaction that
+begins meanwhile is told to come back in 20 ms (notes on Kafka, 2.8). The pause makes that rare: p99 is 10 ms instead of
+25 ms."""
 
 SHARED_BY = 32
-"""From this many records on, waiting a tick to share the next transaction is worth more than releasing at once."""
+"""The size of a batch, in records, from which on the next transaction waits for a tick, so that records share it."""
 
 BEFORE_ALL_MS = -(1 << 42)
-"""The time of day of a paused partition. To it nothing is due, no segment is about to be, and a late record waits with
-C in front of it, exactly as when a clock was set back: that a pause needs no other rule is why it can be trusted."""
+"""The time of day of a paused partition. By it no record is due, no segment is about to be due, and a late record waits
+with C in front of it, exactly as after a clock was set back. A pause can be trusted since it needs no other rule."""
 
 NS_PER_MS = 1_000_000
 MS_PER_S = 1_000
 
 
 class Rounds:
-    """Drives one owned partition; used by its worker only. ``batch_records`` is the most that is due in a transaction.
+    """Drives one owned partition; used by its worker only.
 
-    ``size`` lives longer than an ownership. The brokers are waited for within ``asking``.
+    ``batch_records`` is the most due records in a transaction. ``size`` lives longer than an ownership. ``asking`` is
+    entered while the round waits for brokers.
     """
 
     def __init__(
@@ -79,7 +81,7 @@ class Rounds:
         self._last_began_s = self._open_again_s = float("-inf")
 
     def once(self) -> None:
-        """One round; ClusterError when the partition has to be taken over again."""
+        """Do one round; raise ClusterError if the partition has to be taken over again."""
         with self._asking():
             self._owned.follow_policies()
         self._index(self._wait_s())
@@ -97,7 +99,7 @@ class Rounds:
 
     def _requests(self, now_ms: int, running_s: float) -> list[Request]:
         wanted = self._owned.requests(now_ms)
-        # What is due must not suffer from housekeeping: segments are offered again the next time.
+        # Due records must not suffer from housekeeping: its segments are offered again the next time.
         carried = [each for each in wanted if not each.segments or self._size.carries(each.size_bytes, running_s)]
         for each in wanted:
             if each not in carried:
@@ -109,9 +111,9 @@ class Rounds:
         return self._owned.gate.resumed(self.batch_records, now_ms, limit_bytes, doomed)
 
     def _limit_bytes(self, running_s: float) -> int:
-        """Return the most bytes to plan a transaction with, one at least: without room nothing would come in again.
+        """Return the most bytes to plan a transaction with; at least 1, since the intake would stop without room.
 
-        Where schedules recur, each record may append another of its size.
+        If the partition has a key of series, the limit is half: each record may append another one of its size.
         """
         limit_bytes = self._size.limit_bytes(running_s)
         return max(1, limit_bytes // 2) if self._owned.ledger.committed.series_key else limit_bytes
@@ -120,7 +122,7 @@ class Rounds:
         return BEFORE_ALL_MS if self._owned.settings.paused else self._clock.now_ms()
 
     def _until_s(self, due_ms: int) -> float:
-        """How long until a due time, to the nanosecond; it may have passed."""
+        """Return the seconds until a due time, to the nanosecond; negative if it has passed."""
         if self._owned.settings.paused:
             return (due_ms - BEFORE_ALL_MS) / MS_PER_S
         return (due_ms * NS_PER_MS - self._clock.now_ns()) / (NS_PER_MS * MS_PER_S)
@@ -133,13 +135,13 @@ class Rounds:
         if ledger.replaying:
             indexed = self._owned.index(wait_s)
         else:
-            # All that is owed has to leave in the next transaction, so it must not be more than one can carry.
+            # All owed records have to leave in the next transaction, so they must fit into one.
             owed_ms = ledger.next_owed_ms()
             if owed_ms is None or owed_ms > self._now_ms():
                 self._indexed_bytes = 0
             room_bytes = self._limit_bytes(self._clock.running_s()) - self._indexed_bytes
             if self._owned.intake_pauses or room_bytes <= 0:
-                # Only what comes in pauses; what is due goes on.
+                # Only the intake pauses; releases go on.
                 self._clock.sleep(min(wait_s, PAUSED_WAIT_S))
                 return
             indexed = self._owned.index(wait_s, room_bytes)
@@ -168,14 +170,14 @@ class Rounds:
         return max(ready_s, 0.0)
 
     def _ready_in_s(self, running_s: float) -> float | None:
-        """How long until the next transaction may begin, as far as is known now; None when nothing is waiting."""
+        """Return the seconds until the next transaction may begin, as known now; None if no record waits for it."""
         ledger = self._owned.ledger
         owed_ms = ledger.next_owed_ms()
-        # What is owed comes first whenever there is any: whatever is pending is due after W, and so after it.
+        # Owed records come first: every pending record is due after W, and so after them.
         first_ms = ledger.next_releasable_ms() if owed_ms is None else owed_ms
         if first_ms is None or (owed_ms is None and not self._owned.gate.room_records):
             return None
-        # Due times are of the wall clock and the pace is not: a clock that is set back must not hold up the next tick.
+        # Due times follow the wall clock, ticks do not: a clock that is set back must not hold up the next tick.
         return max(self._until_s(first_ms), self._open_again_s - running_s)
 
     def _may_begin(self, running_s: float) -> bool:
@@ -191,10 +193,10 @@ class Rounds:
 
     def _release(self, requests: Sequence[Request], resumed: Sequence[Entry[Scheduled]]) -> None:
         gate, began_s = self._owned.gate, self._clock.running_s()
-        # Each record of the batch may have to be held.
+        # The gate may have to hold each record of the batch.
         max_records = min(self.batch_records, gate.room_records)
         resumed_bytes = transaction_bytes(resumed)
-        # What is resumed may be a little more than there is room for, as any record goes that begins to fill it.
+        # Resumed records may exceed the limit a little, since the record that crosses the limit is still taken.
         max_bytes = max(0, min(self._limit_bytes(began_s) - resumed_bytes, gate.room_bytes))
         plan = self._owned.releaser.plan(self._now_ms(), max_records, max_bytes, requests, resumed)
         self._indexed_bytes = 0

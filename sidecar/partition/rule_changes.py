@@ -1,18 +1,18 @@
-"""Carrying a change of policies into a partition that is being served, without taking it over again.
+"""Carries a change of policies into a partition that is being served, without a take-over.
 
-What is decided when a record leaves (expiry, timestamp, tick, pause, placement) holds from the next round on. What is
-decided when a record is indexed must be decided the same on every replay, so it holds from an offset on, and that
-offset is committed before any record is decided by it::
+Settings that apply when a record leaves (expiry, timestamp, tick, pause, placement) hold from the next round on. Rules
+that apply when a record is indexed must decide the same on every replay. So they hold from an offset on, and that
+offset is committed before they decide any record::
 
     offsets   ... decided by the old rules ... │ not read yet ...
                                                ▲ everything indexed so far: here the new epoch begins
     one transaction: what leaves anyway, progress, and the rule epochs with the new one
 
-Between planning that transaction and its commit nothing is indexed. If its outcome is unknown, the partition is taken
-over again, and the state says which rules hold from where. An epoch may begin beyond the committed C (late records of a
-paused partition hold C back): what lies between is decided again by the rules it was decided by.
+No record is indexed between the plan of that transaction and its commit. If its outcome is unknown, the partition is
+taken over again, and the state tells the offsets from which rules hold. An epoch may begin beyond the committed C,
+since late records of a paused partition hold C back: the earlier rules decide the records in between again.
 
-Rejected: taking the partition over again for each change. It costs a fencing, a read of the state and a replay of
+Rejected: to take the partition over again for each change. It costs a fencing, a read of the state and a replay of
 [S, C) for every partition of the topic at once, while records are due.
 """
 
@@ -32,13 +32,13 @@ from sidecar.release.transaction import Request
 from snapshots.state import encode_history
 
 AGAIN_AFTER_S: Final = 30.0
-"""How soon a change is tried again for which the state has no room."""
+"""The pause before a change is tried again, if the state has no room for it."""
 
 
 def history_to_commit(ledger: PartitionLedger, history: RuleHistory, rules: Rules) -> RuleHistory:
-    """What records may still need, when ``rules`` are to decide from the next one on."""
+    """Return the history with ``rules`` for the next record on, without epochs that no record needs any more."""
     parts, committed = ledger.parts, ledger.committed
-    # Its first records may have left, and S is beyond them; once it is sealed, its bucket begins there all the same.
+    # The first records of an unsealed part may have left, so that S is beyond them; its bucket will still begin there.
     unsealed_from = [part.from_offset for part in (parts.frozen, parts.mutable) if part is not None]
     manifests = (bucket.manifest for bucket in parts.buckets.values())
     needed_from = min([rules_needed_from(committed, manifests), *unsealed_from])
@@ -46,13 +46,14 @@ def history_to_commit(ledger: PartitionLedger, history: RuleHistory, rules: Rule
 
 
 class RuleChanges:
-    """What holds in one owned partition; used by its worker only.
+    """The settings and rules of one owned partition; used by its worker only.
 
-    Owner of the requests that begin a rule epoch; ``on_entered`` is called with all that is known once one has begun.
+    It owns the requests that begin a rule epoch. It calls ``on_entered`` with the history of rules after an epoch has
+    begun.
     """
 
     def __init__(self, source: SettingsSource, context: PartitionContext) -> None:
-        """RefusedError when the policies of now cannot be reconciled with the configuration."""
+        """Raise RefusedError if the policies cannot be reconciled with the configuration."""
         self.on_entered: Callable[[RuleHistory], None] = _nobody
         self._source = source
         self._waits = False
@@ -67,12 +68,12 @@ class RuleChanges:
         self._history = RuleHistory.beginning(0, self.settings.rules)
 
     def begin(self, history: RuleHistory) -> None:
-        """The partition was restored, and these are the rules that it knows."""
+        """Begin with the rules of the restored partition."""
         self._history = history
         self.settings = replace(self.settings, rules=history.in_force)
 
     def look(self) -> TopicSettings | None:
-        """What holds from now on, when that has changed; its rules only once an epoch of theirs is committed."""
+        """Return the settings if they have changed, else None; their rules hold after their epoch is committed."""
         version = self._source.version(self._clock.now_ms())
         if version is self._version:
             return None
@@ -91,37 +92,37 @@ class RuleChanges:
         return settings
 
     def request(self, ledger: PartitionLedger) -> Request | None:
-        """To begin an epoch in the next transaction, where a change waits for one."""
+        """Return the request to begin an epoch in the next transaction; None if no change waits for one."""
         if not self._waits or self._clock.running_s() < self._not_before_s:
             return None
         history = history_to_commit(ledger, self._history, self.settings.rules)
         try:
             encode_history(history)
         except FormatError as error:
-            # Records in old buckets still need all of them: nothing is lost by waiting but time.
+            # Records in old buckets still need all epochs: the change has to wait, and costs only time.
             self._log.error("rules_not_changed", why=str(error), epochs=len(history.epochs), again_in_s=AGAIN_AFTER_S)
             self._not_before_s = self._clock.running_s() + AGAIN_AFTER_S
             return None
         return Request(self, history=history)
 
     def committed(self, request: Request, _offsets: Sequence[int]) -> None:
-        """The epoch has begun: decide by it, and by all that was left out of what is in the state now."""
+        """Decide by the new epoch, and keep the older epochs that the state does not contain any more."""
         assert request.history is not None
         written = request.history
-        # No policy changes the aliases, and whoever writes knows which headers are stripped from the take-over on.
+        # No policy changes the aliases: the writer takes the stripped headers from the rules at the take-over.
         assert written.in_force.controls.aliases == self._history.in_force.controls.aliases
-        # A load that is under way may still be about records that nobody needs any more.
+        # A load that is under way may still need the epochs of records that have left.
         self._history = self._history.with_epoch(*written.last)
         self._waits = False
         self._log.info("rules_changed", from_offset=written.last.from_offset, epochs=len(written.epochs))
         self.on_entered(self._history)
 
     def refused(self, _request: Request, _why: str) -> None:
-        """It waits for the next transaction."""
+        """Let the change wait for the next transaction."""
 
     def left_out(self, _request: Request) -> None:
-        """It waits for the next transaction."""
+        """Let the change wait for the next transaction."""
 
 
 def _nobody(_: RuleHistory) -> None:
-    """Nobody goes by the rules yet."""
+    """Do nothing: no part follows the rules yet."""

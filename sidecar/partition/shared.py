@@ -1,4 +1,4 @@
-"""What the workers of a process have in common."""
+"""The parts that the workers of a process share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,10 +22,10 @@ from sidecar.tracing.releases import NO_TRACING, Tracing
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Each part is safe to use from any thread.
+    """The parts that the workers of a process share; any thread may use each of them.
 
     ``still_ours`` asks the group whether this process is still assigned a partition. A worker sets ``topics_doubted``
-    when brokers have refused something: the watch of topics then looks at once which right or topic is missing.
+    after brokers have refused a request: the watch of topics then looks at once for a missing right or topic.
     """
 
     config: Config

@@ -1,4 +1,4 @@
-"""How a partition stands, as the cluster tells it to whoever takes it over."""
+"""The standing of a partition: answers of the cluster to a new owner."""
 
 from collections.abc import Collection, Sequence
 
@@ -24,10 +24,10 @@ from snapshots.state import StoredState, fold_state
 
 
 class KafkaStanding:
-    """Asks the cluster; ``topics`` are the partition's own ones, looked at before anything is read of them.
+    """Asks the cluster about one partition; ``topics`` are the facts of its own topics.
 
-    About a partition that is not there the client says the same as about one whose leader is away, and in words that
-    name neither.
+    The topics are looked at before any of them is read, since the client reports a missing partition like a partition
+    without a leader, and its message names neither.
     """
 
     def __init__(
@@ -37,7 +37,11 @@ class KafkaStanding:
         partition: int,
         admin: AdminClient,
     ) -> None:
-        """RefusedError naming the first topic that is not there, and the way out; KafkaException without an answer."""
+        """Look at the topics of the partition.
+
+        Raise RefusedError with the first missing topic and the way out, or KafkaException if the cluster does not
+        answer.
+        """
         self.topics = own_topics(admin, topic, partition)
         self._config = config
         self._topic = topic
@@ -45,46 +49,46 @@ class KafkaStanding:
         self._admin = admin
 
     def delay_topic_id(self) -> str:
-        """As it was when the topics were looked at."""
+        """Return the id that the delay topic had when the topics were looked at."""
         return self.topics[self._topic.name].topic_id
 
     def log_range(self) -> tuple[int, int]:
-        """Asked now."""
+        """Ask now for the range of the delay partition."""
         return log_range(self._admin, self._topic.name, self._partition)
 
     def uncommitted_end(self) -> int:
-        """Asked now."""
+        """Ask now for the end of the delay partition, open transactions included."""
         return uncommitted_end(self._admin, self._topic.name, self._partition)
 
     def snapshots_range(self) -> tuple[int, int]:
-        """Asked now."""
+        """Ask now for the range of the snapshots partition."""
         return log_range(self._admin, self._topic.snapshots, self._partition)
 
     def state_starts_at(self) -> int:
-        """Asked now."""
+        """Ask now for the first offset of the state partition."""
         return log_range(self._admin, self._topic.state, self._partition)[0]
 
     def stored(self) -> StoredState | None:
-        """Read to its end."""
+        """Read the state partition to its end."""
         records = read_compacted(self._config, self._topic.state, self._partition, self._admin)
         return fold_state((record.key, record.value) for record in records)
 
     def state_keys(self) -> Collection[bytes]:
-        """Read to its end once more."""
+        """Read the keys of the state partition, to its end once more."""
         return state_keys(self._config, self._topic, self._partition, self._admin)
 
     def staged(self) -> Sequence[Stored]:
-        """Read to its end; nothing where it may not be read."""
+        """Read the backfill partition to its end; return no records if the router may not read it."""
         try:
             return read_backfills(self._config, self._topic, self._partition, self._admin)
         except KafkaException as exception:
             if error_of(exception).code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise
-            # Who may not read it has not been given anything there; ``check`` tells.
+            # A router without the right to read the topic gets no records from jobs; ``check`` tells of it.
             return []
 
     def series_key(self) -> bytes:
-        """Look for it in the state topic, then in the snapshots topic."""
+        """Look for the key of series in the state topic, and then in the snapshots topic."""
         return kept_key(self._config, self._topic, self._partition, self._admin)
 
     def series(self, key: bytes) -> SeriesInLog:
@@ -92,7 +96,7 @@ class KafkaStanding:
         return series_of(self._config, self._topic, self._partition, self._admin, key)
 
     def group_offset(self) -> int:
-        """Asked with a consumer: the admin client's answer cannot be trusted, see GroupMember._ask_group."""
+        """Ask with a consumer, since the admin client's answer cannot be trusted (see GroupMember._ask_group)."""
         consumer = clients.state_reader(self._config)
         try:
             (found,) = consumer.committed([TopicPartition(self._topic.name, self._partition)], REQUEST_TIMEOUT_S)
@@ -103,15 +107,15 @@ class KafkaStanding:
         return found.offset
 
     def doubts(self, known: StoredState) -> Doubts:
-        """Asked now."""
+        """Ask now for the places in doubt."""
         return Cluster(self._config, self._topic, self._partition, self._admin).look(known)
 
 
 def own_topics(admin: AdminClient, topic: DelayTopicConfig, partition: int) -> dict[str, TopicFacts]:
-    """What is known of the topics that a delay partition cannot do without, by name.
+    """Return the facts of the topics that a delay partition needs, by name; the backfill topic may be missing.
 
-    RefusedError naming the first one that is not there, and the way out; KafkaException when the cluster does not
-    answer. The backfill topic may be missing as a whole.
+    Raise RefusedError with the first missing topic or partition and the way out, or KafkaException if the cluster does
+    not answer.
     """
     roles = {
         topic.name: DELAY,

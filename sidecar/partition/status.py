@@ -1,6 +1,6 @@
-"""What each partition is doing, for probes, metrics and people.
+"""The status of each partition, for probes, metrics and people.
 
-A worker publishes a snapshot of itself now and then; readers take the last one, so a scrape never waits for a release.
+A worker publishes its status several times a second. Readers take the last one, so a scrape never waits for a release.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,17 +15,17 @@ from index.survey import BOUNDS_MS
 from sidecar.clock import Clock
 
 BOUND_NAMES = (*(str(bound_ms // 1_000) for bound_ms in BOUNDS_MS), "+Inf")
-"""Values of the label ``within``, in seconds."""
+"""The values of the label ``within``, in seconds."""
 
 SILENT_AFTER_S = 5.0
-"""An active worker reports several times a second, less often while it writes a large batch; a commit that the brokers
-do not answer holds it for as long as its transaction may take."""
+"""The silence after which a worker counts as WAITING. An active worker reports several times a second, and less often
+while it writes a large batch. A commit without an answer holds it for as long as its transaction may take."""
 
 
 class PartitionState(StrEnum):
-    """State of a partition from its assignment on.
+    """The state of a partition from its assignment on.
 
-    The worker (:mod:`sidecar.partition.worker`) tells each::
+    The worker (:mod:`sidecar.partition.worker`) reports each state::
 
                      assigned                broker answers             state read, owner fenced
         (start) ───────────────► FENCING ──────────────► RESTORING ──────────────────► REPLAYING
@@ -35,7 +35,7 @@ class PartitionState(StrEnum):
                                     ▲                        ▼                             │
                                     └─── after a while ─── REFUSED           drained ──► DRAINED ──► FENCING
 
-    Any state may be followed by STOPPED: the partition was given back. ``FOLLOWED_BY`` has each transition.
+    STOPPED may follow any state: the partition was given back. ``FOLLOWED_BY`` has each transition.
     """
 
     FENCING = "fencing"
@@ -51,7 +51,7 @@ class PartitionState(StrEnum):
 
 _FAILED: Final = frozenset({PartitionState.WAITING, PartitionState.REFUSED, PartitionState.STOPPED})
 _AGAIN: Final = frozenset({PartitionState.FENCING, PartitionState.DRAINED})
-"""How a take-over begins anew: after a lost connection, or when the topics are others, it does so without a pause."""
+"""The states of a new take-over; it begins without a pause after a lost connection or a change of topics."""
 
 FOLLOWED_BY: Final[Mapping[PartitionState, frozenset[PartitionState]]] = {
     PartitionState.FENCING: _FAILED | {PartitionState.RESTORING, PartitionState.DRAINED},
@@ -66,29 +66,29 @@ FOLLOWED_BY: Final[Mapping[PartitionState, frozenset[PartitionState]]] = {
     PartitionState.REFUSED: _AGAIN | {PartitionState.WAITING, PartitionState.STOPPED},
     PartitionState.STOPPED: frozenset(),
 }
-"""States that may come next; a state may always be told again."""
+"""The states that may follow each state; a worker may always report the same state again."""
 
 SERVED: Final = frozenset({PartitionState.ACTIVE, PartitionState.PAUSED})
-"""A worker has the partition, and its numbers are those of now."""
+"""The states in which a worker serves the partition and reports current numbers."""
 
 READY: Final = SERVED | {PartitionState.DRAINED}
-"""The partition does what it is to do: it is recovered and released from, or stopped by a policy."""
+"""The states that the operator wants: the partition is served, or a policy has stopped it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """One partition at one moment.
+    """The status of one partition at one moment.
 
-    ``by_due`` counts what is pending in the ranges of :data:`index.survey.BOUNDS_MS`, ``spread`` in those of
-    SPREAD_BOUNDS_MS, ``by_target`` the same by target; all are a few seconds old at most.
-    ``lateness`` are counts as by :func:`sidecar.lateness.released_within`, of late.
-    ``watermark`` is None before the first release.
-    ``held_since_ms`` is when the first of what is held was due, ``held_by_target`` counts it by what it waits for.
-    ``needed_from`` is the first offset the delay topic must keep, written at ``needed_since_ms``; ``retention_ms`` is
-    how long the topic keeps a record, -1 for ever, None where that may not be asked. ``hidden_s`` is for how long
-    an open transaction has hidden what lies behind it in the delay topic, 0 where none does. ``in_doubt`` is the number
-    of places that must not be written to (:mod:`sidecar.doubts`). ``masked`` are cancelled
-    records that a restart, or a bucket, could still bring back.
+    * ``by_due``: pending records in the ranges of :data:`index.survey.BOUNDS_MS`; ``spread``: in the ranges of
+      SPREAD_BOUNDS_MS; ``by_target``: the same by target. All counts are a few seconds old at most.
+    * ``lateness``: recent counts as of :func:`sidecar.lateness.released_within`.
+    * ``watermark``: None before the first release.
+    * ``held_since_ms``: the earliest due time of the held records; ``held_by_target`` counts them by target.
+    * ``needed_from``: the first offset that the delay topic must keep, written at ``needed_since_ms``.
+    * ``retention_ms``: the retention of the delay topic; -1 for ever, None if the router may not ask for it.
+    * ``hidden_s``: the time for which an open transaction has hidden the records behind it in the delay topic; else 0.
+    * ``in_doubt``: the number of places that must not be written to (:mod:`sidecar.doubts`).
+    * ``masked``: the number of cancelled records that a restart or a bucket could still bring back.
     """
 
     topic: str
@@ -119,21 +119,21 @@ class PartitionStatus:
     masked: int = 0
 
     def beside(self, trouble: str) -> "PartitionStatus":
-        """The same, with what is wrong with its topics."""
+        """Return the status with the trouble of its topics added to ``why``."""
         return replace(self, why="; ".join(filter(None, (self.why, trouble)))) if trouble else self
 
     @property
     def ready(self) -> bool:
-        """Whether the state is one of READY."""
+        """Says whether the state is one of READY."""
         return self.state in READY
 
     @property
     def is_served(self) -> bool:
-        """Whether the state is one of SERVED."""
+        """Says whether the state is one of SERVED."""
         return self.state in SERVED
 
     def as_json(self) -> dict[str, object]:
-        """For the body of `/readyz`."""
+        """Return the part of the status that the body of `/readyz` shows."""
         return {
             "state": self.state.value,
             "why": self.why,
@@ -153,7 +153,7 @@ class PartitionStatus:
 
 
 class ToldStatus:
-    """What the worker of a partition told last, and when; read from any thread."""
+    """The last status that the worker of a partition reported, and its time; any thread may read it."""
 
     def __init__(self, clock: Clock, status: PartitionStatus) -> None:
         self._clock = clock
@@ -162,16 +162,16 @@ class ToldStatus:
 
     @property
     def last(self) -> PartitionStatus:
-        """What it told last."""
+        """The last reported status."""
         return self._told[0]
 
     def tell(self, status: PartitionStatus) -> None:
-        """The worker tells where it stands."""
+        """Report a status; called by the worker."""
         self._told = status, self._clock.running_s()
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """The worker asks the brokers, and waits for their answers."""
+        """Note that the worker waits for answers of the brokers within this context."""
         self._is_asking = True
         try:
             yield
@@ -179,7 +179,7 @@ class ToldStatus:
             self._is_asking = False
 
     def now(self) -> PartitionStatus:
-        """Return the last status, or WAITING when the worker has been silent for long, and what holds it."""
+        """Return the last status; WAITING with the cause if a ready worker has been silent for SILENT_AFTER_S."""
         status, told_s = self._told
         silent_s = self._clock.running_s() - told_s
         if not status.ready or silent_s < SILENT_AFTER_S:

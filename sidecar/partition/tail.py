@@ -1,13 +1,14 @@
-"""The tail of an owned partition: its delay topic read on from where the index is, begun anew where that has to be.
+"""The tail of an owned partition: reads the delay partition on from the end of the index, and begins anew if it must.
 
-What the intake has read ahead is decided already, so it is thrown away, and read again, whenever that no longer holds:
+The intake reads records ahead, and decides them. They are thrown away, and read again, after each of these events:
 
-* a bucket was adopted: the index is behind its range now;
-* a rule epoch began: it begins at the next record to index, and that may have been decided by the old rules;
-* it is known what was staged: until then nothing beyond C is read, since C would pass it.
+* A bucket was adopted: the index is behind its range now.
+* A rule epoch began: it begins at the next record to index, and the old rules may have decided that record.
+* The staged records are known: until then no record beyond C is read, since C would pass the staged ranges.
 
-Rejected: deciding again what was read ahead. Where there was no memory for it, the record is not there any more. And
-letting the epoch begin where the intake has got to: what is decided by it could be indexed before it is committed.
+Rejected: to decide the records that were read ahead again, since a record without room in memory is not there any more.
+Rejected: to begin the epoch behind the records that were read ahead, since records that it decides could be indexed
+before it is committed.
 """
 
 from collections.abc import Callable
@@ -20,17 +21,18 @@ from sidecar.intake.intake import Intake, Places
 from sidecar.payload.ledger import PartitionLedger
 
 ReadOn = Callable[[PartitionLedger, RuleHistory, int, Places], Intake]
-"""Begins to read where the index is, deciding by these rules, up to an offset that is not indexed."""
+"""Begins to read at the end of the index, decides by these rules, and ends before the offset."""
 
 HELD_UP_RECORDS = 10_000
 HELD_UP_SHARE = 4
-"""So many offsets at most, and this part of the memory for payload, so that other partitions keep the rest."""
+"""The bounds of a paused partition: this many offsets, and one of so many shares of the memory for payload. Other
+partitions keep the remainder."""
 
 
 class Tail:
-    """Used by the worker of the partition only.
+    """Reads one partition on; used by its worker only.
 
-    With ``has_looked`` something may be staged, and it tells whether all of it is known.
+    ``has_looked`` is given if records may be staged, and says whether all of them are known.
     """
 
     def __init__(
@@ -53,12 +55,12 @@ class Tail:
 
     @property
     def is_looking(self) -> bool:
-        """Whether it is not known yet what was staged: to read on now might pass it."""
+        """Says whether the staged records are not known yet, so that a reader beyond C might pass them."""
         return self._has_looked is not None
 
     @property
     def may_end_look(self) -> bool:
-        """Whether it is known by now, or was waited for long enough."""
+        """Says whether the staged records are known by now, or the time to wait for them is over."""
         if self._has_looked is None or self._ledger.replaying:
             return False
         return self._has_looked() or self._clock.running_s() > self._look_until_s
@@ -74,21 +76,21 @@ class Tail:
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Read on from where the index is now."""
-        # Another reader begins there; one that is told to seek may still hand over older records.
+        """Read on from the end of the index."""
+        # A new reader begins there, since a reader that seeks may still hand over older records.
         self._intake.close()
         self._intake = self._read_on()
 
     def fill(self, wait_s: float, max_bytes: int = NEVER) -> Indexed:
-        """Index what has arrived, as ``Intake.fill``; ClusterError on any error."""
+        """Index the records that have arrived, as ``Intake.fill`` does; raise ClusterError on any error."""
         return self._intake.fill(wait_s, max_bytes)
 
     def lag(self) -> int:
-        """Offsets of the delay topic not indexed yet."""
+        """Return the number of offsets of the delay partition that are not indexed yet."""
         return self._intake.lag()
 
     def close(self) -> None:
-        """End reading; what nobody has indexed is forgotten."""
+        """End reading, and forget the records that are not indexed."""
         self._intake.close()
 
     def _read_on(self) -> Intake:
@@ -97,10 +99,10 @@ class Tail:
 
 
 def is_held_up(ledger: PartitionLedger, resident_bytes: int, payload_memory_bytes: int) -> bool:
-    """Whether intake of a paused partition has to wait for the end of the pause, behind a record that came late.
+    """Say whether the intake of a paused partition has to wait for the end of the pause, behind a late record.
 
-    Such a record may not leave, so C stands in front of it, and nothing behind it can be sealed: it stays in memory,
-    and is read again by whoever takes the partition over.
+    A late record may not leave, so C stands in front of it, and no record behind it can be sealed. The records behind
+    it stay in memory, and the next owner reads them again.
     """
     if not ledger.owed:
         return False

@@ -1,14 +1,14 @@
-"""Taking over a delay partition: read where the last owner stood, and refuse what must not start.
+"""Takes over a delay partition: reads the state of the last owner, and refuses a partition that must not start.
 
-Somebody has become the only writer before. Then:
+The new owner is the only writer already. Then:
 
 1. The state partition is read to its end: progress, and the rules that decided [S, C). Then the brokers are asked on
    which partitions they may have forgotten a transaction (:mod:`sidecar.doubts`).
-2. The delay topic is checked to be the one the state speaks of, and to still hold what is needed.
-3. The first transaction writes the state where it is new or the rules have changed. State that was lost, as a whole or
-   in part, may have been made anew by a job (:mod:`sidecar.backfill.restoring`).
+2. The delay topic is checked: it must be the topic that the state is about, and must still have the needed records.
+3. The first transaction writes the state if it is new or the rules have changed. A job may have made lost state anew,
+   as a whole or in part (:mod:`sidecar.backfill.restoring`).
 
-Replaying [S, C) and releasing come later; nothing is released before the replay has reached C.
+The replay of [S, C) and releases come later; no record is released before the replay has reached C.
 """
 
 from collections.abc import Collection, Sequence
@@ -33,54 +33,58 @@ from snapshots.state import PROGRESS_KEY, RULES_KEY, StoredState
 
 
 class Standing(Protocol):
-    """The port through which a take-over asks how a partition stands; an error of a method ends the take-over."""
+    """The port through which a take-over asks about a partition; an error of a method ends the take-over."""
 
     def delay_topic_id(self) -> str:
-        """Id of the delay topic, another one when it was deleted and created again; RefusedError when it is missing."""
+        """Return the id of the delay topic, which a new topic of the same name does not share.
+
+        Raise RefusedError if the topic is missing.
+        """
 
     def log_range(self) -> tuple[int, int]:
-        """First offset of the delay partition that is still there, and the one behind its last committed record."""
+        """Return the first offset that the delay partition still has, and the one behind its last committed record."""
 
     def uncommitted_end(self) -> int:
-        """The offset behind the last record of the delay partition, open transactions included."""
+        """Return the offset behind the last record of the delay partition, open transactions included."""
 
     def snapshots_range(self) -> tuple[int, int]:
-        """As ``log_range``, of the snapshots partition."""
+        """Return the offsets of ``log_range`` for the snapshots partition."""
 
     def stored(self) -> StoredState | None:
-        """What the state topic says, None when it says nothing; FormatError when it cannot be trusted.
+        """Return the state in the state topic; None if the topic is empty.
 
-        StateLostError when part of it is missing.
+        Raise FormatError if the state cannot be trusted, and StateLostError if part of it is missing.
         """
 
     def state_keys(self) -> Collection[bytes]:
-        """All keys with a value in the state partition, known or not."""
+        """Return all keys with a value in the state partition, known or not."""
 
     def state_starts_at(self) -> int:
-        """The first offset of the state partition that is still there."""
+        """Return the first offset that the state partition still has."""
 
     def staged(self) -> Sequence[Stored]:
-        """Everything in the backfill partition."""
+        """Return all records of the backfill partition."""
 
     def series_key(self) -> bytes:
-        """Return the key that signs occurrences where the state is lost; empty where it is nowhere any more."""
+        """Return the key that signs occurrences, after a loss of the state; empty if no topic has it any more."""
 
     def series(self, key: bytes) -> SeriesInLog:
         """Find the recurring schedules in the log of the delay partition."""
 
     def group_offset(self) -> int:
-        """What the consumer group has committed for the partition; negative when nothing."""
+        """Return the offset that the consumer group has committed for the partition; negative if it has none."""
 
     def doubts(self, known: StoredState) -> Doubts:
-        """Return the places that must not be written to for now; NotYetError where nothing can be released so."""
+        """Return the places in doubt, which must not be written to; raise NotYetError if no record can be released."""
 
 
 def read_origin(
     context: PartitionContext, standing: Standing, rules: Rules, *, stored_rules_hold: bool = False
 ) -> Origin:
-    """Steps 1 and 2; RefusedError when the partition must not start, with the way out.
+    """Do steps 1 and 2, and return the origin of the new owner.
 
-    ``stored_rules_hold`` where it is not known whether ``rules`` are those of now: the last in the state go on.
+    ``stored_rules_hold`` says that ``rules`` may not be the current rules, so that the last rules in the state go on.
+    Raise RefusedError with the way out if the partition must not start.
     """
     delay_topic_id = standing.delay_topic_id()
     log_start, log_end = standing.log_range()
@@ -100,7 +104,7 @@ def read_origin(
         progress, history = start_of(log_start), RuleHistory.beginning(log_start, rules)
         return Origin(progress, history, delay_topic_id, lost=0, is_stored=False)
     if log_end < stored.progress.cursor:
-        # Somebody else may have taken over since the end was asked for, and have indexed what came in behind it.
+        # Another owner may have taken over since the question for the end, and have indexed records behind it.
         _, log_end = standing.log_range()
     _refuse_while_ending(context, stored)
     _refuse_if_other_log(context, stored, delay_topic_id, log_end)
@@ -124,7 +128,7 @@ def read_origin(
 
 
 def _restored(standing: Standing, rules: Rules, delay_topic_id: str, log: tuple[int, int]) -> tuple[Origin | None, str]:
-    """Where to begin by what a job has staged to restore the state; or None, and why not where there is something."""
+    """Return the origin that a job has staged to restore the state; or None, and why staged records do not do."""
     restored, why_not = restored_from(standing.staged(), delay_topic_id, log, standing.snapshots_range(), rules)
     if restored is None:
         return None, why_not
@@ -147,7 +151,7 @@ def _restored(standing: Standing, rules: Rules, delay_topic_id: str, log: tuple[
 
 
 def _within_log(progress: Progress, log_start: int) -> Progress:
-    """Progress that speaks of nothing below the start of the log."""
+    """Return the progress with C and S moved to the start of the log, if they are below."""
     return progress._replace(cursor=max(progress.cursor, log_start), sealed_to=max(progress.sealed_to, log_start))
 
 
@@ -193,7 +197,7 @@ def _ways_out(context: PartitionContext, not_restored: str) -> str:
 
 
 def _refuse_if_not_new(context: PartitionContext, log_end: int) -> None:
-    """Only of a partition that has never held anything it is certain that nothing of it was delivered."""
+    """Refuse a partition that holds or has held records: a router may have delivered them before."""
     if log_end:
         topic, partition = context.topic, context.partition
         raise RefusedError(

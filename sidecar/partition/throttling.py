@@ -1,4 +1,4 @@
-"""What the brokers say of quotas: they answer, but hold back what they take."""
+"""Reports of quotas: the brokers answer, but delay the requests of a producer."""
 
 from collections.abc import Callable
 
@@ -7,11 +7,11 @@ from confluent_kafka import ThrottleEvent
 from sidecar.clock import Clock
 
 LASTS_S = 2.0
-"""How much longer than the delay itself a quota is told of: the next one follows at once while it is in force."""
+"""The time for which a quota is still reported after a delay: the next delay follows at once while it is used up."""
 
 
 class Throttling:
-    """Of one producer after another of a partition; told in the thread that serves the producer, the worker's."""
+    """The quotas that slow the producers of a partition, one after another; used by the worker's thread only."""
 
     def __init__(self, clock: Clock, count: Callable[[float], None], noted: Callable[[str], None]) -> None:
         self._clock = clock
@@ -21,7 +21,7 @@ class Throttling:
         self._why = ""
 
     def note(self, event: ThrottleEvent) -> None:
-        """A broker held back a request for ``throttle_time`` seconds; 0 says that it no longer does."""
+        """Note that a broker held back a request for ``throttle_time`` seconds; 0 says that it no longer does."""
         if event.throttle_time <= 0:
             return
         self._count(event.throttle_time)
@@ -33,5 +33,5 @@ class Throttling:
         self._noted(self._why)
 
     def why(self, now_s: float) -> str:
-        """What there is to tell of it at ``now_s``, of the seconds that only go forward."""
+        """Return the report at ``now_s``, in seconds that only go forward; empty if no quota is used up."""
         return self._why if now_s < self._until_s else ""

@@ -1,10 +1,9 @@
-"""One delay partition, one worker: a thread that owns everything about it and shares nothing.
+"""The worker of one delay partition: a thread that alone owns the state of the partition.
 
-The worker takes the partition over (:mod:`sidecar.partition.takeover`), indexes [S, C) again, and then goes round
+The worker takes the partition over (:mod:`sidecar.partition.takeover`), indexes [S, C) again, and then does rounds
 (:mod:`sidecar.partition.rounds`). Producer, index and open batch live and die together
-(:mod:`sidecar.partition.owned_partition`): after any error that is not the broker's clean verdict about a record they
-are thrown away and the partition is taken over again, so that what happens next is decided by the log and not by
-memory.
+(:mod:`sidecar.partition.owned_partition`). After any error but a clean verdict of the broker about a record, they are
+thrown away, and the partition is taken over again: the log decides the next step, and not the memory.
 """
 
 import sys
@@ -34,13 +33,14 @@ from sidecar.policies.table import is_drained
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 10.0
 LOOK_AGAIN_S = 15.0
-"""A refused partition looks again this often, so that a mended cause needs no restart."""
+"""The pause of a refused partition before its next take-over; a mended cause needs no restart."""
 
 DRAINED_LOOK_S = 0.5
-"""How soon a drained partition is taken over again once it may be."""
+"""The time between two looks of a drained partition at its policy; it is taken over again once it may be."""
 
 DRAIN_WITHIN_S = 15.0
-"""What cannot be sealed by then, because the broker refuses it, say, is indexed again by the next owner."""
+"""The longest time to drain a partition. The next owner indexes unsealed records again, such as records in segments
+that a broker refuses."""
 
 REPORT_EVERY_S = 0.25
 
@@ -59,20 +59,20 @@ class Worker(threading.Thread):
         self._log = structlog.get_logger().bind(topic=topic.name, partition=partition)
         self._trouble = Trouble(self._log)
         self._pause_s = FIRST_PAUSE_S
-        # Nobody else can have it when it was assigned a moment ago, or was ours until we let go of it ourselves.
+        # No other member can have the partition if it was assigned a moment ago, or if this worker itself let it go.
         self._ours = True
         self._size = TransactionSize(MAX_BATCH_BYTES, shared.config.router.transaction_timeout_ms / 1_000)
         self._throttling = Throttling(shared.clock, shared.metrics.throttled.labels(topic.name).inc, self._throttled)
         self.told = ToldStatus(shared.clock, PartitionStatus(topic.name, partition, PartitionState.FENCING))
         self.topic_ids: dict[str, str] = {}
-        """Of the topics that are served from, by name; empty until the partition is restored."""
+        """The ids of the topics of the partition, by name; empty until the partition is restored."""
         self.retention: Retention | None = None
-        """Of the delay topic, when it was looked at again since."""
+        """The retention of the delay topic; None until it was looked at after the take-over."""
         self._after_what = ""
 
     @property
     def status(self) -> PartitionStatus:
-        """What the worker said last."""
+        """The last status that the worker reported."""
         return self.told.last
 
     def stop(self) -> None:
@@ -80,17 +80,17 @@ class Worker(threading.Thread):
         self._stopping.set()
 
     def take_over_again(self) -> None:
-        """Ask the worker to begin anew: what it knows of its topics no longer holds."""
+        """Ask the worker to begin anew: its knowledge of its topics no longer holds."""
         self._again.set()
 
     def run(self) -> None:
-        """Take over and serve; after an error pause, ask the group whether to go on, and take over again."""
+        """Take over and serve; after an error, pause, ask the group whether to go on, and take over again."""
         while not self._stopping.is_set():
             try:
                 self._go_on()
             except:  # noqa: E722 - confluent-kafka was seen to raise a KafkaError, which no class of exceptions catches
-                # Or dealing with an error met another one, as it does without memory. A thread that ends here would
-                # leave its partition to nobody, in silence.
+                # Or the code that handles an error has met another one, as it does without memory. If the thread ended
+                # here, its partition would have no owner, in silence.
                 with suppress(Exception):
                     _, error, trace = sys.exc_info()
                     at = "".join(traceback.format_tb(trace))
@@ -111,12 +111,12 @@ class Worker(threading.Thread):
             except ClusterError as error:
                 self._after(error)
             except Exception as exception:  # noqa: BLE001 - see below
-                # A defect of ours. It must not end the thread in silence: say so, and let the log decide again.
+                # A defect of the router. It must not end the thread in silence: report it, and take over again.
                 self._trouble.tell("partition_failed", repr(exception), level="error", exc_info=True)
                 self._pause(PartitionState.WAITING, f"internal error: {exception!r}", LOOK_AGAIN_S)
 
     def _turn(self) -> None:
-        # Whoever was fenced must not fence the new owner in turn: only the group says whose it is.
+        # A fenced worker must not fence the new owner in turn: only the group says which member has the partition.
         if self._is_to_be_drained():
             self._pause(PartitionState.DRAINED, "drained by a policy", DRAINED_LOOK_S)
         elif self._ours or self._shared.still_ours(self._topic.name, self._partition):
@@ -150,7 +150,7 @@ class Worker(threading.Thread):
                 self._serve(host, owned, began_s)
             except ConnectionLostError as error:
                 self._renew(error)
-                # Whoever has committed a moment ago was not fenced, and its session had not ended.
+                # A worker that has committed a moment ago was not fenced, and its session had not ended.
                 return error.since_commit_s < self._shared.config.router.session_timeout_ms / 2_000
         return False
 
@@ -166,7 +166,7 @@ class Worker(threading.Thread):
             self._drain(owned, rounds)
 
     def _drain(self, owned: OwnedPartition, rounds: Rounds) -> None:
-        """Seal what is in memory, so that the next owner finds it in buckets; give up after a while."""
+        """Seal the records in memory, so that the next owner finds them in buckets; give up after DRAIN_WITHIN_S."""
         owned.drain()
         deadline_s = self._clock.running_s() + DRAIN_WITHIN_S
         while not owned.is_drained and not self._stopping.is_set() and self._clock.running_s() < deadline_s:
@@ -222,7 +222,7 @@ class Worker(threading.Thread):
         self._trouble.is_over()
 
     def _renew(self, error: ConnectionLostError) -> None:
-        # Without a pause: where connections are cut all the time, each take-over is worth a transaction.
+        # No pause follows: if connections are cut all the time, each take-over is worth a transaction.
         self._log.info("partition_renewed", why=str(error))
         self._shared.metrics.renewals.labels(self._topic.name).inc()
         self._pause_s = FIRST_PAUSE_S
@@ -239,7 +239,7 @@ class Worker(threading.Thread):
         self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
 
     def _refuse(self, error: RefusedError) -> None:
-        # Whoever was fenced without knowing it may miss what the new owner has removed: no reason for an alarm.
+        # A worker that was fenced unawares may miss records that the new owner has removed: no reason for an alarm.
         try:
             with cluster_errors():
                 ours = self._shared.still_ours(self._topic.name, self._partition)
@@ -253,7 +253,7 @@ class Worker(threading.Thread):
             self._pause(PartitionState.WAITING, "the group has given it to another member", self._pause_s)
 
     def _pause(self, state: PartitionState, why: str, seconds: float) -> None:
-        # What comes next may last, too, and be ended by the same.
+        # The next state may last, too, and end by the same error, so its report names the error.
         self._after_what = f"again, after: {why}"
         self._report(state, why)
         self._stopping.wait(seconds)
@@ -262,7 +262,7 @@ class Worker(threading.Thread):
         if owned is not None:
             self.told.tell(owned.status(state, why))
         elif state is PartitionState.DRAINED:
-            # Nothing moves any more: what was last reported still holds.
+            # A drained partition does not move: the numbers of the last report still hold.
             self.told.tell(replace(self.status, state=state, why=why))
         else:
             self.told.tell(PartitionStatus(self._topic.name, self._partition, state, why))

@@ -1,19 +1,20 @@
-"""What an operator may do while routers run: set policies, pause and resume, drain.
+"""Operations for an operator while routers run: set policies, pause and resume, drain.
 
-All of it is written to the policies topic, so that every router of every host sees it within a second, also one that
-starts later. Nothing here waits for a partition to follow: its status says how far it has come.
+Every operation is written to the policies topic. Every router on every host sees it within a second, also a router that
+starts later. No operation waits until a partition follows: the status of the partition tells how far it has come.
 
-* Pausing a delay topic: nothing is released any more. What comes in is indexed and sealed, so memory is bounded.
-  Only a record that comes in late (its due time is at or before what has been released) holds up the cursor, and after
-  10,000 offsets behind it intake waits: the delay topic keeps what follows, by its retention.
-* Pausing a target holds back what goes to it, within the bounds of :mod:`sidecar.release.gate`; records for
-  others pass. That of a delay topic holds for all its targets, whatever the policy of a target says.
-* Draining a delay topic, before maintenance: each of its partitions takes nothing in any more, commits and seals
-  what it has in memory, and is given up by its worker: no producer, no consumer and no open transaction is left.
-  Whoever serves it next finds everything in buckets.
+* A pause of a delay topic: no record is released any more. Records that come in are indexed and sealed, so memory is
+  bounded. Only a late record (its due time is at or before the watermark) holds up the cursor. After 10,000 offsets
+  behind the cursor, or a quarter of the memory for payload, the intake waits. The delay topic keeps later records by
+  its retention.
+* A pause of a target: records for the target are held back, within the bounds of :mod:`sidecar.release.gate`, and
+  records for other targets pass. The pause of a delay topic holds for all its targets, under any policy of a target.
+* The drain of a delay topic, before maintenance: each of its partitions takes no record in any more, commits, and seals
+  the records in memory. Then its worker gives it up: no producer, no consumer and no open transaction is left. The next
+  owner finds all records in buckets.
 
-Two changes of one scope at the same time: the later one wins as a whole, for keys it did not name, too. A policy is
-changed by people, a few times a day.
+Of two changes of one scope at the same time the later one wins as a whole, also for keys that it did not name. People
+change policies, a few times a day.
 """
 
 import threading
@@ -54,9 +55,9 @@ from sidecar.policies.topic import write_policy
 
 
 class Operations:
-    """For the admin API and the command line; may be called from any thread.
+    """The operations of the admin API and the command line; any thread may call them.
 
-    Every method raises ConfigError, naming key and remedy, for what cannot be, and KafkaException when the cluster does
+    Every method raises ConfigError with key and remedy if a value is impossible, and KafkaException if the cluster does
     not answer.
     """
 
@@ -76,18 +77,18 @@ class Operations:
         self._lock = threading.Lock()
 
     def by(self, origin: Origin) -> Self:
-        """The same, whose changes say that they are of somebody else."""
+        """Return operations whose changes name this origin."""
         made = copy(self)
         made.origin = origin
         return made
 
     def table(self) -> PolicyTable:
-        """All policies there are now."""
+        """Return the current table of policies."""
         self._policies.settle()
         return self._policies.table
 
     def effective(self, topic: str, target: str = "") -> dict[str, EffectiveValue]:
-        """Every key with the value that holds for a delay topic, or a target of it, and where it comes from."""
+        """Return every key with its value and origin for a delay topic, or for one of its targets."""
         return effective(self.table().at(self._now_ms()), self._config, topic, target)
 
     def replace(self, scope: Scope, values: Mapping[str, object]) -> Policy:
@@ -105,21 +106,21 @@ class Operations:
             return self._write(table, scope, changed(scope, table.at(self._now_ms()).get(scope), values, unset))
 
     def remove(self, scope: Scope) -> None:
-        """Remove the policy of a scope; what is less specific holds from then on."""
+        """Remove the policy of a scope; less specific policies hold from then on."""
         self.replace(scope, {})
 
     def switch(self, scope: Scope, key: SwitchKey, *, on: bool, until_ms: int | None = None, reason: str = "") -> None:
-        """Pause or drain a delay topic or pause a target, or end that; a pause may end by itself and have a reason."""
+        """Pause or drain a delay topic, pause a target, or end either; a pause may have an end and a reason."""
         if scope.kind is ScopeKind.TARGET and on:
             self._require_target(scope.name)
         if on:
             terms = pause_terms(until_ms, reason)
-            # A new pause has nothing of an earlier one.
+            # A new pause keeps neither the end nor the reason of an earlier one.
             self.change(scope, {key: True, **terms}, unset=PAUSE_TERMS if key == "paused" else ())
             return
         self.change(scope, {}, unset=[key])
         if scope.kind is ScopeKind.TOPIC and self.effective(scope.name)[key].value:
-            # For all delay topics it is still on: this one is an exception from now on.
+            # The policy of all delay topics still has it on: this topic is an exception from now on.
             self.change(scope, {key: False})
 
     def _require_target(self, target: str) -> None:
@@ -136,7 +137,7 @@ class Operations:
             if len(encode(written)) > MAX_POLICY_BYTES:
                 raise ConfigError(f"policy {scope}: it is longer than {MAX_POLICY_BYTES} bytes; use fewer patterns")
             refuse_impossible(with_policy(table, scope, written), self._config, scope)
-        # Written to a topic that is missing, it might be created with the brokers' defaults.
+        # A write to a missing topic might create it with the brokers' defaults.
         if name and topic_facts(self._admin, [name])[name] is None:
             raise ConfigError(f"policies topic {name} does not exist; create it: delay-router init")
         write_policy(self._config, scope, written, self.origin)

@@ -1,4 +1,4 @@
-"""Who changed a policy, when and through what: headers of the policy's record, beside its value.
+"""Origins of policy changes, in headers of the record of the policy: person, command or API, and address.
 
 ::
 
@@ -6,9 +6,9 @@
     changed-through   admin API                   or the command's name: policy set
     changed-from      10.1.2.3                    the caller's address, or the host that the command ran on
 
-Headers and not keys of the value: routers that do not know of them read the policy as before, and what is compared,
-kept in a repository or written by hand stays what is set. Whoever may write to the policies topic can write anything in
-them: they are for colleagues, and no proof against one who has that right.
+The origin is in headers, and not in keys of the value: a router that does not know the headers reads the policy as
+before, and a value that is compared, kept in a repository or written by hand contains only settings. A person with the
+right to write to the policies topic can write any origin: the headers inform colleagues, and are no proof.
 """
 
 from collections.abc import Iterable
@@ -21,21 +21,21 @@ CHANGED_THROUGH: Final = "changed-through"
 CHANGED_FROM: Final = "changed-from"
 
 MOST_CHANGES: Final = 200
-"""The newest that are remembered, of all scopes together: a policy is changed by people, a few times a day."""
+"""The number of newest changes to keep, of all scopes together: people change a policy, a few times a day."""
 
 MAX_CHARACTERS: Final = 200
-"""Of what a header says: more is nobody's name."""
+"""The most characters of a header; no name is longer."""
 
 
 class Origin(NamedTuple):
-    """Who changes a policy; empty is not known."""
+    """The origin of a change of a policy; an empty field is not known."""
 
     by: str = ""
     through: str = ""
     address: str = ""
 
     def headers(self) -> list[tuple[str, str | bytes | None]]:
-        """As the record has them."""
+        """Return the headers of the record."""
         told = ((CHANGED_BY, self.by), (CHANGED_THROUGH, self.through), (CHANGED_FROM, self.address))
         return [(name, text[:MAX_CHARACTERS].encode("utf-8", "replace")) for name, text in told if text]
 
@@ -44,7 +44,7 @@ NOBODY: Final = Origin()
 
 
 class Change(NamedTuple):
-    """A record of the policies topic: what a scope was set to, None where its policy was removed, by whom and when."""
+    """A record of the policies topic: scope, policy (None if it was removed), origin and time."""
 
     scope: Scope
     policy: Policy | None
@@ -52,7 +52,7 @@ class Change(NamedTuple):
     at_ms: int
 
     def as_json(self) -> dict[str, Any]:
-        """For the admin API and for commands; all ``values`` that were set from then on, or None."""
+        """Return the change for the admin API and commands; ``values`` is the whole policy, None if it was removed."""
         by, through, address = self.origin
         values = None if self.policy is None else plain_of(self.policy)
         told = {"by": by, "through": through, "address": address}
@@ -60,11 +60,11 @@ class Change(NamedTuple):
 
 
 def remembered(changes: tuple[Change, ...], change: Change) -> tuple[Change, ...]:
-    """With one more, the newest last, and without the oldest where there are too many."""
+    """Return the changes with one more, the newest last; at most the MOST_CHANGES newest."""
     return (*changes, change)[-MOST_CHANGES:]
 
 
 def origin_of(headers: Iterable[tuple[str, bytes | None]]) -> Origin:
-    """What the headers of a record say; of several of a name the last one."""
+    """Return the origin in the headers of a record; the last header of a name counts."""
     told = {name: (raw or b"").decode("utf-8", "replace")[:MAX_CHARACTERS] for name, raw in headers}
     return Origin(told.get(CHANGED_BY, ""), told.get(CHANGED_THROUGH, ""), told.get(CHANGED_FROM, ""))

@@ -1,10 +1,11 @@
-"""Pauses: which policy one is of, and pauses that end by themselves.
+"""Pauses: the policy that sets a pause, and pauses that end by themselves.
 
-A policy with ``paused_until`` is written once, and nothing is written when its pause ends: every router looks at what
-holds at its own time of day (:func:`in_force`), so all of a group resume alike, also one that starts later, and none
-needs to be up at that moment. What has ended is as if it had never been set: a less specific policy decides again.
+A policy with ``paused_until`` is written once, and no record is written when its pause ends. Every router looks at the
+policies in force at its own time of day (:func:`in_force`). So all routers of a group resume alike, also a router that
+starts later, and none has to be up at that moment. An ended pause counts as never set: a less specific policy decides
+again.
 
-Rejected: that a router takes the policy back. Which one, and what if the policies topic cannot be written just then?
+Rejected: a router removes the policy. No router is the right one for it, and the policies topic may be down just then.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,13 +15,13 @@ from sidecar.config.units import format_instant
 from sidecar.policies.policy import DEFAULT, Policy, Scope, target_scope, topic_scope
 
 MOST_TOLD: Final = 4
-"""Of the pauses that a status names."""
+"""The most pauses that a status names."""
 
 _NO_PAUSE: Final = {"paused": None, "paused_until_ms": None, "paused_reason": None}
 
 
 class Pause(NamedTuple):
-    """A pause that a policy has set; ``until_ms`` is None while nobody has said when it ends."""
+    """A pause that a policy has set; ``until_ms`` is None if the pause does not end by itself."""
 
     scope: Scope
     until_ms: int | None = None
@@ -32,12 +33,12 @@ class Pause(NamedTuple):
 
 
 def pause_in(scope: Scope, policy: Policy) -> Pause | None:
-    """The pause that a policy sets, whether or not it has ended."""
+    """Return the pause that a policy sets, even if it has ended; None if it sets none."""
     return Pause(scope, policy.paused_until_ms, policy.paused_reason or "") if policy.paused else None
 
 
 def pause_of_topic(policies: Mapping[Scope, Policy], topic: str) -> Pause | None:
-    """The pause of a delay topic by policies that are in force, the most specific first."""
+    """Return the pause of a delay topic by policies in force; the most specific policy decides."""
     for scope in (topic_scope(topic), DEFAULT):
         policy = policies.get(scope)
         if policy is not None and policy.paused is not None:
@@ -46,7 +47,7 @@ def pause_of_topic(policies: Mapping[Scope, Policy], topic: str) -> Pause | None
 
 
 def why_paused(policies: Mapping[Scope, Policy], topic: str, targets: Iterable[str]) -> str:
-    """What is paused of a delay topic and its targets, for people; empty when nothing is."""
+    """Return a text for people about the pauses of a delay topic and its targets; empty if there are none."""
     pause = pause_of_topic(policies, topic)
     told = [str(pause)] if pause else []
     for scope in map(target_scope, targets):
@@ -58,12 +59,12 @@ def why_paused(policies: Mapping[Scope, Policy], topic: str, targets: Iterable[s
 
 
 def in_force(policies: Mapping[Scope, Policy], now_ms: int) -> dict[Scope, Policy]:
-    """Policies without the pauses that have ended by now."""
+    """Return the policies without the pauses that have ended by now."""
     return {scope: _without_ended_pause(policy, now_ms) for scope, policy in policies.items()}
 
 
 def next_end_ms(policies: Mapping[Scope, Policy], now_ms: int) -> int | None:
-    """When the next pause ends; None when none does by itself."""
+    """Return the time at which the next pause ends; None if no pause ends by itself."""
     ends_ms = (policy.paused_until_ms for policy in policies.values())
     return min((end_ms for end_ms in ends_ms if end_ms is not None and end_ms > now_ms), default=None)
 

@@ -1,20 +1,22 @@
-"""A policy: what may be set while the router runs, for one target topic, one delay topic, or all of them.
+"""A policy: settings that may change while the router runs, for one target topic, one delay topic, or all of them.
 
-A policy is one record of the policies topic; its key names the scope, its value is JSON::
+A policy is one record of the policies topic. Its key names the scope, and its value is JSON::
 
     key                     value
     default                 {"version": 1, "max_delay": "7d"}
     topic/orders.delay      {"version": 1, "allowed_targets": ["orders", "billing.*"], "paused": false}
     target/billing          {"version": 1, "max_delay": "1h", "expire_after": "10m"}
 
-A null value removes the policy. Keys that are absent are not set here: the next less specific scope decides (see
-:mod:`sidecar.policies.table`). Keys are closed, and each is only taken where it means something.
+A null value removes the policy. The next less specific scope decides about an absent key (see
+:mod:`sidecar.policies.table`). Unknown keys are refused, and each key is only taken in scopes in which it means
+something.
 
-Decision: plain JSON with a version. The policies topic is for people as much as for the router: what lies in it is read
-with any console consumer, kept in a repository, and can be put right with a console producer when the router is down.
-Rejected: the envelope of the state topics (:mod:`snapshots.envelope`). Its checksum guards bytes that nobody can judge
-by looking; here each batch has the brokers' checksum, which is always verified, and what cannot be understood is
-reported, not trusted.
+Decision: plain JSON with a version. The policies topic is for people as much as for the router: any console consumer
+reads a policy, a repository can keep it, and a console producer can mend it while the router is down.
+
+Rejected: the envelope of the state topics (:mod:`snapshots.envelope`). Its checksum guards bytes that people cannot
+judge by a look. Here each batch has the checksum of the brokers, which is always verified, and a policy that cannot be
+understood is reported, not trusted.
 """
 
 import json
@@ -33,16 +35,16 @@ from sidecar.config.value_types import OptionalTopicName, Reason, TargetPattern
 
 VERSION: Final = 1
 MAX_POLICY_BYTES: Final = 65_536
-"""Of one value; nobody writes more than this by mistake of a few keys."""
+"""The most bytes of one value; a mistake in a few keys does not reach it."""
 
 PAUSE_TERMS: Final = ("paused_until", "paused_reason")
-"""Keys that say something of the pause in the same policy."""
+"""The keys about the pause in the same policy."""
 
 _VERSION_KEY: Final = "version"
 
 
 class ScopeKind(StrEnum):
-    """What a policy is about, the most specific last."""
+    """The kind of a scope, the most specific last."""
 
     DEFAULT = "default"
     TOPIC = "topic"
@@ -50,7 +52,7 @@ class ScopeKind(StrEnum):
 
 
 class Scope(NamedTuple):
-    """Where a policy holds; ``name`` is that of the delay or target topic."""
+    """The scope of a policy; ``name`` is the name of the delay topic or target topic."""
 
     kind: ScopeKind
     name: str = ""
@@ -60,12 +62,12 @@ class Scope(NamedTuple):
 
     @property
     def key(self) -> bytes:
-        """Key of its record."""
+        """The key of the record of its policy."""
         return str(self).encode()
 
     @classmethod
     def parse(cls, text: str) -> "Scope":
-        """Read ``default``, ``topic/NAME`` or ``target/NAME``; ConfigError on anything else."""
+        """Read ``default``, ``topic/NAME`` or ``target/NAME``; raise ConfigError for any other text."""
         kind, slash, name = text.partition("/")
         if text == ScopeKind.DEFAULT.value:
             return DEFAULT
@@ -80,17 +82,17 @@ DEFAULT: Final = Scope(ScopeKind.DEFAULT)
 
 
 def topic_scope(name: str) -> Scope:
-    """The scope of one delay topic."""
+    """Return the scope of one delay topic."""
     return Scope(ScopeKind.TOPIC, name)
 
 
 def target_scope(name: str) -> Scope:
-    """The scope of one target topic, whichever delay topic its records come from."""
+    """Return the scope of one target topic, for records of all delay topics."""
     return Scope(ScopeKind.TARGET, name)
 
 
 class Policy(Section):
-    """Values set in one scope; None is not set."""
+    """The values of one scope; None means not set."""
 
     enabled: StrictBool | None = Field(
         None, description="While false, records that come in are treated as when_disabled."
@@ -142,7 +144,7 @@ class Policy(Section):
 
 
 KEYS: Final = {field.alias or name: name for name, field in Policy.model_fields.items()}
-"""Names in JSON, and the attribute of each."""
+"""The attributes of a policy by their names in JSON."""
 
 _RATES_ELSEWHERE: Final = dict.fromkeys(
     ("records_per_second", "bytes_per_second"), "a rate is what one target takes; set it for target/NAME"
@@ -170,16 +172,16 @@ _ELSEWHERE: Final[Mapping[ScopeKind, Mapping[str, str]]] = {
         "it belongs to a delay topic, not to a target; set it for topic/NAME",
     ),
 }
-"""Keys that mean nothing in a scope, with the remedy."""
+"""The keys that mean nothing in a scope of a kind, with the remedy."""
 
 
 def keys_in(kind: ScopeKind) -> tuple[str, ...]:
-    """Keys that mean something in a scope of this kind."""
+    """Return the keys that mean something in a scope of this kind."""
     return tuple(key for key in KEYS if key not in _ELSEWHERE[kind])
 
 
 def policy_of(scope: Scope, values: Mapping[str, object]) -> Policy:
-    """The policy with these values, as JSON spells them; ConfigError naming scope, key and remedy."""
+    """Return the policy with these values, spelled as in JSON; raise ConfigError with scope, key and remedy."""
     try:
         policy = Policy.model_validate(dict(values))
     except ValidationError as error:
@@ -196,17 +198,20 @@ def policy_of(scope: Scope, values: Mapping[str, object]) -> Policy:
 
 
 def plain_of(policy: Policy) -> dict[str, Any]:
-    """The values that are set, as JSON spells them."""
+    """Return the values that are set, spelled as in JSON."""
     return {key: _spelled(name, value) for key, name in KEYS.items() if (value := getattr(policy, name)) is not None}
 
 
 def encode(policy: Policy) -> bytes:
-    """Value of the policy's record."""
+    """Return the value of the record of a policy."""
     return json.dumps({_VERSION_KEY: VERSION, **plain_of(policy)}, indent=1).encode()
 
 
 def decode(key: bytes | None, value: bytes | None) -> tuple[Scope, Policy | None]:
-    """Scope and policy of a record, None for one that removes it; FormatError when either cannot be understood."""
+    """Return the scope and the policy of a record; the policy is None if the record removes it.
+
+    Raise FormatError if either cannot be understood.
+    """
     scope = scope_of(key)
     if value is None:
         return scope, None
@@ -228,7 +233,7 @@ def decode(key: bytes | None, value: bytes | None) -> tuple[Scope, Policy | None
 
 
 def scope_of(key: bytes | None) -> Scope:
-    """Scope of a record by its key; FormatError when it has none."""
+    """Return the scope that the key of a record names; raise FormatError if it names none."""
     try:
         return Scope.parse((key or b"").decode("ascii"))
     except (UnicodeDecodeError, ConfigError) as error:
@@ -236,8 +241,9 @@ def scope_of(key: bytes | None) -> Scope:
 
 
 def changed(scope: Scope, policy: Policy, values: Mapping[str, object], unset: Iterable[str] = ()) -> Policy:
-    """The policy with some values set and others unset, and what was said of a pause gone with it; ConfigError as of
-    ``policy_of``.
+    """Return the policy with some values set and others unset; raise ConfigError as ``policy_of`` does.
+
+    If the policy does not pause afterwards, the earlier end and reason of its pause are unset, too.
     """
     unknown = [key for key in unset if key not in KEYS]
     if unknown:

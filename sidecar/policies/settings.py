@@ -1,4 +1,4 @@
-"""Where an owned partition learns what holds for its delay topic: policies as they are at its time of day."""
+"""The settings of a delay topic for an owned partition: its configuration with the policies in force at a time."""
 
 from typing import Protocol
 
@@ -9,17 +9,17 @@ from sidecar.policies.table import Policies, PolicyTable, TopicSettings, setting
 
 
 class SettingsSource(Protocol):
-    """Where an owned partition learns what holds for its delay topic."""
+    """The port through which an owned partition reads the settings of its delay topic."""
 
     def version(self, now_ms: int) -> object:
-        """Another object whenever something may have changed."""
+        """Return a token of the settings: a new object whenever they may have changed."""
 
     def read(self) -> TopicSettings:
-        """What holds by the version asked for last; ValueError when it cannot be reconciled."""
+        """Return the settings of the last version asked for; raise ValueError if they cannot be reconciled."""
 
 
 class PolicySettings:
-    """Policies applied to the configuration of one delay topic; for one thread."""
+    """The policies applied to the configuration of one delay topic; used by one thread only."""
 
     def __init__(self, policies: Policies, config: Config, configured: DelayTopicConfig) -> None:
         self._policies = policies
@@ -30,9 +30,9 @@ class PolicySettings:
         self._until_ms: int | None = None
 
     def version(self, now_ms: int) -> object:
-        """The table of the policies in force: another one once a policy has changed, or a pause has ended.
+        """Return the table of the policies in force; a new one after a policy has changed or a pause has ended.
 
-        A clock that is set back does not begin again what has ended.
+        A clock that is set back does not begin an ended pause again.
         """
         written = self._policies.table
         if written is not self._written or (self._until_ms is not None and now_ms >= self._until_ms):
@@ -41,5 +41,5 @@ class PolicySettings:
         return self._holds
 
     def read(self) -> TopicSettings:
-        """As ``settings_of``."""
+        """Return the settings by the policies in force at the last ``version``."""
         return settings_of(self._holds, self._config, self._configured)

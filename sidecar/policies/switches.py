@@ -1,6 +1,6 @@
-"""Pause, resume, drain, undrain: one table of what is on or off, for the admin API, its client and the commands.
+"""Switches: one table of pause, resume, drain and undrain, for the admin API, its client and the commands.
 
-Each is a policy of one key, which is what ``switch`` sets; the verbs are for people.
+Each switch sets one key of a policy on or off; the verbs are for people.
 """
 
 from typing import Final, Literal, NamedTuple, Protocol
@@ -22,12 +22,12 @@ class Switch(NamedTuple):
 
     @property
     def needs_confirmation(self) -> bool:
-        """Whether the topic has to be named once more: a slip of the pen would stop all its partitions."""
+        """Says whether the topic has to be named once more: a slip of the pen would stop all its partitions."""
         return self.key == "drained" and self.on
 
     @property
     def is_pause(self) -> bool:
-        """Whether it may be said how long it lasts, and why."""
+        """Says whether the switch begins a pause, which may have an end and a reason."""
         return self.key == "paused" and self.on
 
 
@@ -44,23 +44,23 @@ SWITCHES: Final = (
 
 
 class Switches(Protocol):
-    """Whoever carries them out; the errors are those of :class:`sidecar.policies.operations.Operations`."""
+    """The port that carries switches out, with the errors of :class:`sidecar.policies.operations.Operations`."""
 
     def switch(self, scope: Scope, key: SwitchKey, *, on: bool, until_ms: int | None = None, reason: str = "") -> None:
-        """Pause or drain a delay topic or pause a target, or end that.
+        """Pause or drain a delay topic, pause a target, or end either.
 
-        ``until_ms`` and ``reason`` are of a pause that begins: when it ends by itself, and why it is.
+        ``until_ms`` and ``reason`` are the end and the reason of a pause that begins.
         """
 
 
 def pause_terms(until_ms: int | None, reason: str) -> dict[str, str]:
-    """Keys of a policy that say when a pause ends by itself, and why it is."""
+    """Return the keys of a policy for the end and the reason of a pause."""
     until = {} if until_ms is None else {"paused_until": format_instant(until_ms)}
     return until | ({"paused_reason": reason} if reason else {})
 
 
 def switch_of(kind: ScopeKind, key: SwitchKey, *, on: bool) -> Switch:
-    """The line of the table; KeyError when there is none."""
+    """Return the switch of the table; raise KeyError if it has none."""
     return _BY_MEANING[kind, key, on]
 
 

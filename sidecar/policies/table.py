@@ -1,38 +1,38 @@
-"""Which policy holds where: the most specific scope that sets a key wins.
+"""The table of all policies, and the settings of a delay topic by it: the most specific scope that sets a key wins.
 
 ::
 
     target/NAME  >  topic/NAME  >  default  >  configuration file
 
-What becomes of records that are pending already when a policy changes:
+Effects of a changed policy on records that are pending already:
 
 ===================  ===================================================================================
 key                  on pending records
 ===================  ===================================================================================
-``enabled``          none: they are released when due. What comes in from then on is rejected, or released
+``enabled``          none: they are released when due. Records that come in later are rejected, or released
                      at once (``when_disabled``)
 ``max_delay``        none: a decision once taken stands, also after a restart
-``delay``            none: they stay due when they were
-``spread``           none: they leave when they were to
-``default_target``   none: they keep the target they were given; when that is no longer allowed, see below
-``allowed_targets``  those whose target is no longer allowed are rejected when due (TARGET_NOT_ALLOWED)
+``delay``            none: they keep their due time
+``spread``           none: they leave at the same time as before
+``default_target``   none: they keep their target; if it is no longer allowed, see ``allowed_targets``
+``allowed_targets``  records with a target that is no longer allowed are rejected when due (TARGET_NOT_ALLOWED)
 ``expire_after``     from now on the new limit, unless the record has one of its own
 ``timestamp``        from now on the new mode
 ``tick``             from now on the new pace
 ``placement``        none until they are sealed, or merged, the next time
-``paused``           nothing leaves until it is taken back; then all that is due at once, in order
-                     (of a target: what is for it is held, see :mod:`sidecar.release.gate`)
-``drained``          the same, and no partition is served until it is taken back
-rates                from now on the new ones, also for what is held already
+``paused``           none leaves until the pause ends; then all due records leave at once, in order
+                     (the gate holds records for a paused target, see :mod:`sidecar.release.gate`)
+``drained``          the same, and no partition is served until the drain ends
+rates                from now on the new rates, also for held records
 ===================  ===================================================================================
 
 Keys that decide a record when it is indexed (``enabled``, ``when_disabled``, ``max_delay``, ``default_target``,
 ``allowed_targets``, ``delay``, ``spread``, ``require_time``, ``unknown_headers``) must decide the same when it is
-indexed again, so each change of them starts a rule epoch in every partition concerned
-(:mod:`sidecar.partition.rule_changes`); the others are looked at when something is released.
+indexed again. So each change of them starts a rule epoch in every partition concerned
+(:mod:`sidecar.partition.rule_changes`). The other keys apply at the time of a release.
 
-Rejected: policies for a pair of delay topic and target. No system looked at has them, and what is ruled for a target
-(its consumers' needs) does not depend on where its records waited.
+Rejected: policies for a pair of delay topic and target. No system that was looked at has them, and the needs of the
+consumers of a target do not depend on the delay topic of its records.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -73,8 +73,8 @@ _TARGET_KEYS: Final = (
 class PolicyTable:
     """All policies at one moment; ``unreadable`` names records that cannot be understood, with the reason.
 
-    Where an older policy of such a scope is known, that one still holds; ``doubtful`` are scopes of which none is.
-    ``changes`` are those that the topic still has, the newest last.
+    If an older policy of such a scope is known, it still holds; ``doubtful`` are the scopes without one. ``changes``
+    are the changes that the topic still has, the newest last.
     """
 
     policies: Mapping[Scope, Policy] = field(default_factory=dict)
@@ -83,21 +83,21 @@ class PolicyTable:
     changes: tuple[Change, ...] = ()
 
     def get(self, scope: Scope) -> Policy:
-        """The policy of one scope; one that sets nothing when there is none."""
+        """Return the policy of one scope; an empty policy if the scope has none."""
         return self.policies.get(scope, _NOTHING_SET)
 
     def at(self, now_ms: int) -> "PolicyTable":
-        """Without the pauses that have ended by then."""
+        """Return the table without the pauses that have ended by a time."""
         return replace(self, policies=in_force(self.policies, now_ms))
 
     def targets(self) -> Iterator[tuple[str, Policy]]:
-        """Policies of targets."""
+        """Yield the targets that have a policy, each with its policy."""
         for scope, policy in self.policies.items():
             if scope.kind is ScopeKind.TARGET:
                 yield scope.name, policy
 
     def doubts(self, topic: str) -> bool:
-        """Whether a policy that may concern this delay topic is not known at all."""
+        """Say whether a policy that may concern this delay topic is not known at all."""
         return any(scope.kind is not ScopeKind.TOPIC or scope.name == topic for scope in self.doubtful)
 
 
@@ -106,23 +106,23 @@ NO_POLICIES: Final = PolicyTable()
 
 
 class Policies(Protocol):
-    """Where workers learn of policies."""
+    """The port through which workers learn of policies."""
 
     @property
     def table(self) -> PolicyTable:
-        """All policies now; another object whenever something has changed."""
+        """The current table of policies; a new object after every change."""
 
     def settle(self) -> None:
-        """Wait until everything written before this call is in the table; KafkaException or RefusedError if not."""
+        """Wait until the table has every policy written before this call; else raise KafkaException or RefusedError."""
 
 
 class WithoutPolicies:
-    """For a router without a policies topic."""
+    """The policies of a router without a policies topic: none."""
 
     table: PolicyTable = NO_POLICIES
 
     def settle(self) -> None:
-        """Nothing to wait for."""
+        """Return at once."""
 
 
 WITHOUT_POLICIES: Final = WithoutPolicies()
@@ -137,11 +137,11 @@ class EffectiveValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """What holds for one delay topic: ``topic`` is its configuration with policies applied.
+    """The settings of one delay topic; ``topic`` is its configuration with policies applied.
 
-    ``timestamps`` are those of targets with a mode of their own, ``gated`` has targets that are paused or have a rate.
-    ``why_paused`` tells people what is paused, by which policies, why and until when.
-    While ``is_doubtful``, rules kept in the state outrank ``rules``: they are the last that are known to have held.
+    ``timestamps`` are the modes of targets with a mode of their own. ``gated`` has the targets that are paused or have
+    a rate. ``why_paused`` tells people of the pauses, with policy, reason and end. While ``is_doubtful``, the rules in
+    the state outrank ``rules``: they are the last rules that are known to have held.
     """
 
     topic: DelayTopicConfig
@@ -157,15 +157,15 @@ class TopicSettings:
 
 
 def settings_of(table: PolicyTable, config: Config, configured: DelayTopicConfig) -> TopicSettings:
-    """What holds for a delay topic; ValueError naming the key when policies cannot be reconciled with it.
+    """Return the settings of a delay topic; ``table`` is the current one, without ended pauses (``PolicyTable.at``).
 
-    ``table`` is as of now (``PolicyTable.at``): pauses that have ended are not in it.
+    Raise ValueError with the key if the policies cannot be reconciled with the configuration.
     """
     merged = _merged(table, configured.name)
     topic = configured.model_copy(update=_of_topic(table, configured.name))
     rules = config.rules_for(topic)
     targets = {name: policy for name, policy in table.targets() if rules.allowed(name)}
-    # A target's rule for a delay topic that may not deliver there would start an epoch for nothing.
+    # The rule of a target would start an epoch in vain in a delay topic that may not deliver there.
     ruled = [
         TargetRule(name, policy.max_delay_ms, policy.enabled is not False, policy.spread_ms)
         for name, policy in targets.items()
@@ -187,12 +187,12 @@ def settings_of(table: PolicyTable, config: Config, configured: DelayTopicConfig
 
 
 def is_drained(table: PolicyTable, topic: str) -> bool:
-    """Whether no partition of a delay topic is to be served."""
+    """Say whether policies stop all partitions of a delay topic from being served."""
     return bool(_merged(table, topic).get("drained"))
 
 
 def effective(table: PolicyTable, config: Config, topic: str, target: str = "") -> dict[str, EffectiveValue]:
-    """Every key with the value that holds for a delay topic, or a target of it, and where it comes from."""
+    """Return every key with its value and origin for a delay topic, or for one of its targets."""
     configured = config.require_delay_topic(topic)
     found = {key: EffectiveValue(value, CONFIGURATION) for key, value in _configured(config, configured).items()}
     for scope in (DEFAULT, topic_scope(topic)):
@@ -206,7 +206,7 @@ def effective(table: PolicyTable, config: Config, topic: str, target: str = "") 
 
 
 def refuse_impossible(table: PolicyTable, config: Config, scope: Scope) -> None:
-    """ConfigError when delay topics cannot work with these policies; ``scope`` is that of the one which is new."""
+    """Raise ConfigError if a delay topic cannot work with these policies; ``scope`` is the scope of the new one."""
     if scope.kind is ScopeKind.TOPIC:
         config.require_delay_topic(scope.name, f"policy {scope}: ")
     if scope.kind is ScopeKind.TARGET and scope.name in config.forbidden_targets():
@@ -220,7 +220,7 @@ def refuse_impossible(table: PolicyTable, config: Config, scope: Scope) -> None:
 
 
 def with_policy(table: PolicyTable, scope: Scope, policy: Policy | None) -> PolicyTable:
-    """The table with one policy set, or removed where it is None."""
+    """Return the table with one policy set, or removed if ``policy`` is None."""
     policies = {known: each for known, each in table.policies.items() if known != scope}
     if policy is not None:
         policies[scope] = policy
@@ -229,7 +229,7 @@ def with_policy(table: PolicyTable, scope: Scope, policy: Policy | None) -> Poli
 
 
 def without_reading(table: PolicyTable, name: str, scopes: Iterable[Scope], why: str) -> PolicyTable:
-    """The table after a record that cannot be understood: what was known of its scope still holds."""
+    """Return the table after a record that cannot be understood; the known policy of its scope still holds."""
     doubtful = {scope for scope in scopes if scope not in table.policies}
     return replace(table, unreadable={**table.unreadable, name: why}, doubtful=table.doubtful | doubtful)
 
@@ -249,7 +249,7 @@ def _limit(table: PolicyTable, config: Config, target: str, policy: Policy) -> T
 
 
 def _terms_of_pause(table: PolicyTable, origin: str) -> dict[str, EffectiveValue]:
-    """What is said of a pause is said by the policy that pauses, or does not."""
+    """Return the end and the reason of a pause, from the policy that decides ``paused``."""
     said = {} if origin == CONFIGURATION else plain_of(table.get(Scope.parse(origin)))
     return {key: EffectiveValue(said.get(key, ""), origin) for key in PAUSE_TERMS}
 
@@ -259,7 +259,7 @@ def _of_topic(table: PolicyTable, topic: str) -> dict[str, object]:
 
 
 def _merged(table: PolicyTable, topic: str) -> dict[str, object]:
-    """Attributes set for a delay topic, the more specific one last."""
+    """Return the attributes that policies set for a delay topic; the more specific policy wins."""
     merged: dict[str, object] = {}
     for scope in (DEFAULT, topic_scope(topic)):
         policy = table.get(scope)
@@ -268,7 +268,7 @@ def _merged(table: PolicyTable, topic: str) -> dict[str, object]:
 
 
 def _configured(config: Config, topic: DelayTopicConfig) -> dict[str, object]:
-    """Every key of a policy as the configuration has it."""
+    """Return every key of a policy with its value in the configuration."""
     return {
         "enabled": topic.enabled,
         "when_disabled": topic.when_disabled,

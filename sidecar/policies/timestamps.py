@@ -1,4 +1,4 @@
-"""Which targets are to get records with another timestamp than that of their release, and what says so."""
+"""Lists the targets whose records get another timestamp than the time of release, and the source of each setting."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from sidecar.policies.table import CONFIGURATION, PolicyTable, effective, settin
 
 
 class Stamp(NamedTuple):
-    """What a delay topic stamps what it releases to a target with: ``mode`` is ``due`` or ``source``."""
+    """The mode of the timestamps of records from a delay topic for a target: ``due`` or ``source``."""
 
     topic: str
     target: str
@@ -18,7 +18,10 @@ class Stamp(NamedTuple):
 
 
 def stamps(table: PolicyTable, config: Config) -> Iterator[Stamp]:
-    """Of each target that configuration or policies name; ValueError when the two cannot be reconciled."""
+    """Yield the stamps of targets that configuration or policies name.
+
+    Raise ValueError if the two cannot be reconciled.
+    """
     for topic in config.delay_topics:
         holds = settings_of(table, config, topic)
         for target in dict.fromkeys([*holds.topic.named_targets(), *holds.timestamps]):

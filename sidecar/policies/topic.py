@@ -1,8 +1,8 @@
-"""Reading and writing the policies topic: one partition, compacted, a record for each scope.
+"""Reads and writes the policies topic: one partition, compacted, with a record for each scope.
 
-What cannot be understood (damaged, or of a newer router) never becomes silence: the last policy that could be read of
-that scope still holds, the record is named in the table, and an error is logged. It ends when the scope is written
-again or removed.
+A record that cannot be understood (damaged, or of a newer router) is never ignored: the last readable policy of its
+scope still holds, the table names the record, and an error is logged. This ends with the next readable record of the
+scope, or its removal.
 """
 
 import time
@@ -30,7 +30,7 @@ POLL_S: Final = 0.1
 
 
 class PolicyReader:
-    """Owns a consumer that reads the topic from its beginning on; ``known`` is what an earlier reader has found."""
+    """Reads the topic from its beginning on with its own consumer; ``known`` is the table of an earlier reader."""
 
     def __init__(self, config: Config, known: PolicyTable = NO_POLICIES) -> None:
         self.table = NO_POLICIES
@@ -43,21 +43,21 @@ class PolicyReader:
         self._log = structlog.get_logger().bind(policies_topic=self._place[0])
 
     def poll(self, wait_s: float) -> bool:
-        """Apply the records that have come, and return whether the end was reached; KafkaException on an error."""
+        """Apply the records that have come; return whether the end was reached. Raise KafkaException on an error."""
         self._scan.fetch(wait_s)
         for message in self._scan.taken():
             self._apply(message)
         return bool(self._scan.at_end)
 
     def read_to_end(self) -> None:
-        """Read up to the end of now, by offsets: the client tells of an end only when a fetch has waited in vain."""
+        """Read up to the end of now, by offsets: the client reports an end only after a fetch has waited in vain."""
         there, until_s = range_of(self._consumer, self._place), time.monotonic() + READ_TIMEOUT_S
         while there and self._scan.next_offset[self._place] < there.stop and not self.poll(POLL_S):
             if time.monotonic() > until_s:
                 raise self._scan.stopped(Why.OUT_OF_TIME)
 
     def look_again(self) -> None:
-        """Have the end reported once more: it is when a fetch that begins after this call finds nothing new."""
+        """Have the end reported once more, after a fetch that begins after this call and finds no record."""
         self._scan = self._from(self._scan.next_offset[self._place])
 
     def close(self) -> None:
@@ -82,7 +82,7 @@ class PolicyReader:
 
     def _refuse_impossible(self, table: PolicyTable, scope: Scope) -> None:
         if scope.kind is ScopeKind.TOPIC and self._config.delay_topic(scope.name) is None:
-            # Of another router that has the same policies topic.
+            # The policy belongs to another router with the same policies topic.
             return
         refuse_impossible(table, self._config, scope)
 
@@ -110,19 +110,19 @@ def _headers(message: Message) -> Sequence[tuple[str, bytes | None]]:
     try:
         return cast("Sequence[tuple[str, bytes | None]]", message.headers() or ())
     except SystemError:
-        # Of a name that is no UTF-8, which the client does not hand over.
+        # The client raises it for a header name that is no UTF-8.
         return ()
 
 
 class PoliciesOnDemand:
-    """For a command that ends soon: ``settle`` reads the whole topic once more."""
+    """The policies for a command that ends soon; each ``settle`` reads the whole topic once more."""
 
     def __init__(self, config: Config) -> None:
         self.table = NO_POLICIES
         self._config = config
 
     def settle(self) -> None:
-        """Read everything there is; KafkaException when the topic does not answer."""
+        """Read the whole topic; raise KafkaException if it does not answer."""
         if not self._config.router.policies_topic:
             return
         reader = PolicyReader(self._config)
@@ -138,7 +138,7 @@ class PoliciesOnDemand:
 
 
 def write_policy(config: Config, scope: Scope, policy: Policy | None, origin: Origin = NOBODY) -> None:
-    """Write a policy, or remove it, and who did; KafkaException unless every in-sync replica has it."""
+    """Write or remove a policy, with the origin; raise KafkaException unless every in-sync replica has the record."""
     topic = config.router.policies_topic
     if not topic:
         raise ConfigError("router.policies_topic is empty: this router has no policies; name a topic for them")

@@ -1,12 +1,12 @@
-"""Policies as they change: one thread and one group-less consumer a process, for all its workers.
+"""Follows changes of policies: one thread and one consumer without a group in a process, for all its workers.
 
-A new record ends the fetch that waits for it, so every process knows a policy a few milliseconds after it was written;
-workers look at the table in each of their rounds. A partition that is taken over waits until the topic has been read to
-its end (``settle``): its rules must not be older than those of the owner before.
+A new record ends the fetch that waits for it, so every process knows a policy a few milliseconds after it was written.
+Workers look at the table in each round. A take-over waits until the topic has been read to its end (``settle``): the
+rules of the new owner must not be older than the rules of the last owner.
 
-A topic that is missing is one without policies, and looked for again; one that has vanished since it was read changes
-nothing but is said in the log. One that must not be read stops take-overs, because what it would say is not known: a
-delay topic might be paused, or a target no longer allowed.
+A missing topic counts as a topic without policies, and is looked for again. If the topic has vanished since it was
+read, the last policies still hold, and the log tells of it. A topic that the router may not read stops take-overs,
+because its policies are not known: a delay topic might be paused, or a target no longer allowed.
 """
 
 import threading
@@ -33,10 +33,10 @@ from sidecar.policies.table import NO_POLICIES, WITHOUT_POLICIES, Policies, Poli
 from sidecar.policies.topic import PolicyReader
 
 POLL_S: Final = 0.05
-"""How soon a take-over is noticed that waits; what is written is noticed at once."""
+"""The time within which a waiting take-over is noticed; a new record is noticed at once."""
 
 LOOK_AGAIN_S: Final = 5.0
-"""How soon a policies topic is found that was created while the router runs."""
+"""The time within which a policies topic is found that was created while the router runs."""
 
 AFTER_ERROR_S: Final = 0.5
 SETTLE_TIMEOUT_S: Final = 10.0
@@ -70,11 +70,11 @@ class PolicyWatch(TopicFollower):
 
     @property
     def table(self) -> PolicyTable:
-        """All policies now."""
+        """The current table of policies."""
         return self._table
 
     def settle(self) -> None:
-        """Wait until everything written before this call is in the table."""
+        """Wait until the table has every policy that was written before this call."""
         with self._turned:
             self._asked += 1
             mine = self._asked
@@ -119,13 +119,13 @@ class PolicyWatch(TopicFollower):
             at_end = reader.poll(POLL_S)
             if at_end:
                 self._trouble.is_over()
-            # Until the first end it is only known in part.
+            # Until the first end only a part of the policies is known.
             is_read = is_read or at_end
             if is_read:
                 self._publish(reader.table)
             if at_end:
                 self._answer(looked)
-            # One look at a time: looking again whenever somebody asks would never come to an end while many do.
+            # One look at a time: a new look for every question would never end while many take-overs ask.
             if is_read and self._answered >= looked < self._asked:
                 looked = self._asked
                 reader.look_again()
@@ -149,19 +149,19 @@ class PolicyWatch(TopicFollower):
             self._turned.notify_all()
 
     def _wait_for_question(self, seconds: float) -> None:
-        """Wait, but look at once when a take-over asks: the topic may have been created a moment ago."""
+        """Wait, but return at once if a take-over asks: the topic may have been created a moment ago."""
         until_s = time.monotonic() + seconds
         while not self._stopping.is_set() and time.monotonic() < until_s and self._answered >= self._asked:
             self._stopping.wait(POLL_S)
 
 
 def _last_origin(table: PolicyTable, scope: Scope) -> Origin:
-    """Who changed a scope last, as far as the topic still tells."""
+    """Return the origin of the last change of a scope; NOBODY if the topic does not have it any more."""
     return next((change.origin for change in reversed(table.changes) if change.scope == scope), NOBODY)
 
 
 def watch(config: Config, admin: AdminClient, registry: CollectorRegistry) -> tuple[Policies, Callable[[], None]]:
-    """Where workers learn of policies, and what ends that."""
+    """Return the policies for workers, and a call that ends the watch."""
     if not config.router.policies_topic:
         return WITHOUT_POLICIES, lambda: None
     watching = PolicyWatch(config, admin, registry)

@@ -1,8 +1,8 @@
-"""One transaction, from a planned batch to committed: what leaves, what is refused, what has to wait.
+"""One transaction, from a planned batch to its commit: records leave, are rejected, or wait for their target.
 
 May import: ``series``, ``payload``, ``kernel``, ``kafka``, ``config``. Begin with
-:mod:`sidecar.release.transaction`, the value that everything turns on, and :mod:`sidecar.release.releaser`, which
-plans, screens (:mod:`sidecar.release.screening`), commits and tells. To Kafka it goes through
-:mod:`sidecar.release.kafka_transactions`, which writes (:mod:`sidecar.release.writer`) and finds what brokers refuse
-(:mod:`sidecar.release.refusals`).
+:mod:`sidecar.release.transaction`, the value that all modules here share, and :mod:`sidecar.release.releaser`, which
+plans, screens (:mod:`sidecar.release.screening`) and commits a transaction, and tells the owners of its requests.
+:mod:`sidecar.release.kafka_transactions` is the way to Kafka: it writes (:mod:`sidecar.release.writer`), and finds the
+records that brokers refuse (:mod:`sidecar.release.refusals`).
 """

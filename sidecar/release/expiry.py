@@ -1,12 +1,12 @@
-"""Too late to be released: what is rejected with EXPIRED instead, after downtime or a long pause.
+"""Rejects records that are too late to be released, with the reason EXPIRED: after downtime or a long pause.
 
-How late a record may be is said by its own ``deliver-expire-after``, else by its targets' policies, else by that of its
-delay topic; 0 is no limit, and with several targets the strictest counts, since all of them get the record or none.
-Counted is from the due time; for a record without one, from its timestamp.
+The limit of a record is its own ``deliver-expire-after``, else the limit in the policies of its targets, else the limit
+in the policy of its delay topic. A limit of 0 is no limit. The strictest limit of several targets counts, since all of
+them get the record or none. Lateness is counted from the due time, and from the timestamp for a record without one.
 
-It is a decision of the moment, taken once, at release: decided when a record is indexed it would have to come out the
-same on every replay, and lateness never does. The record is rejected in the transaction that moves the watermark past
-it, as every other.
+The decision is taken once, at release. A decision that is taken when a record is indexed must come out the same on
+every replay, and lateness changes. The record is rejected in the transaction that moves the watermark past it, as every
+other rejected record.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,17 +20,17 @@ from sidecar.payload.records import Scheduled
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """The limits of one delay topic in milliseconds; ``by_target`` has targets with one of their own."""
+    """The limits of one delay topic in milliseconds; ``by_target`` has the targets with a limit of their own."""
 
     default_ms: int = 0
     by_target: Mapping[str, int] = field(default_factory=dict)
 
     def refused(self, entries: Sequence[Entry[Scheduled]], now_ms: int) -> dict[int, Rejection]:
-        """Offsets of entries that are too late now, with the reason; one look at each where nothing can expire."""
+        """Return the offsets of the entries that are too late now, each with the reason; O(entries)."""
         if self.default_ms or self.by_target:
             suspects: Iterable[Entry[Scheduled]] = entries
         else:
-            # By attribute: one lookup each, and nearly always that is all.
+            # Without limits in policies, one attribute lookup for each entry is nearly always all the work.
             suspects = [entry for entry in entries if entry[2].schedule.expire_after_ms > 0]
         refused: dict[int, Rejection] = {}
         for due_ms, offset, (schedule, _, record) in suspects:

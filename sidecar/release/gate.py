@@ -1,9 +1,9 @@
-"""Holding back what a target may not be given yet, without holding up other targets.
+"""Holds back records that their target may not be given yet, without a delay for other targets.
 
-W passes records in the order of (due, offset), so a record that has to wait cannot stay in front of it without holding
-up all that follow. It is moved aside instead: the transaction that moves W past it writes it, whole, into the state
-topic (:mod:`snapshots.held`), and the one that releases it at last removes it from there. So at every commit a record
-is either after W, or held, or done, whatever crashes; a take-over reads held records with the rest of the state.
+The watermark W passes records in the order of (due, offset), so a waiting record in front of W would hold up all that
+follow. The gate moves such a record aside: the transaction that moves W past it writes it, whole, into the state topic
+(:mod:`snapshots.held`), and the transaction that releases it at last removes it from there. So at every commit a record
+is either after W, or held, or done, even after a crash. A take-over reads held records with the rest of the state.
 
 ::
 
@@ -11,25 +11,28 @@ is either after W, or held, or done, whatever crashes; a take-over reads held re
                  ▲    └──► held (state topic and memory), in one lane for each set of targets that hold back
                  └───────── first of a lane, as soon as its targets may be given it
 
-Bounds: ``held_records`` and ``MAX_HELD_BYTES`` a partition, since they are in memory and are read by a take-over.
-At the bound the partition waits: what is due stays where it is, for all targets, and nothing is taken in; a gauge and
-``why`` in the status tell. A target that is to be stopped for long under load belongs into a delay topic of its own.
+Bounds: ``held_records`` and ``MAX_HELD_BYTES`` for each partition, since held records are in memory and a take-over
+reads them. At the bound the partition waits: due records of all targets stay where they are, and no record is taken in.
+A gauge and ``why`` in the status tell of it. A target that is stopped for long under load belongs into a delay topic of
+its own.
 
-Order: records of one lane leave in the order they were held in, and none passes them. Others are not delayed.
+Order: records of one lane leave in the order they were held in, and no record of the lane passes them. The records of
+other lanes are not delayed.
 
-Records of which it is not known whether a target takes them are set aside in the same way: a few at a time are tried,
-beside what leaves otherwise, and more at once as long as none is refused.
+Records that a target may refuse are set aside in the same way. A few of them at a time are tried, beside the records
+that leave otherwise, and more at once as long as no record is refused.
 
 Records for a partition in doubt (:mod:`sidecar.doubts`) are held in a lane of that partition until the doubt ends.
 
 Rejected
 --------
-* *W waits*, or a share of each batch for each target: both hold up others.
-* *A bitmap of held offsets in the progress record*, records read again from where they lie. Smallest to write, but a
-  record below W may be in a segment only (inline, delay topic trimmed), so buckets could neither be removed nor merged
-  while one of their records is held: five modules would have to know of it.
+* *W waits*, or a share of each batch for each target: both hold up the records for other targets.
+* *A bitmap of held offsets in the progress record*, records read again from where they lie. It is the smallest to
+  write. But a record below W may be in a segment only (inline, delay topic trimmed), so a bucket could neither be
+  removed nor merged while one of its records is held: five modules would have to know of it.
 * *A watermark for each target* that lags behind W. A record that comes in late for a lagging target needs a cursor of
-  its own, too; with several targets a record would be in several lanes, and ending one could double what another did.
+  its own, too. A record with several targets would be in several lanes, and the end of one lane could double the work
+  of another.
 * *A new due time*: the record as a new one in the delay topic. Its provenance could be forged by any producer.
 """
 
@@ -52,23 +55,23 @@ from snapshots.held import HeldEntry, encode_held, held_key
 
 MAX_HELD_BYTES: Final = 64 * 1_048_576
 HELD_AT_ONCE: Final = 1_000
-"""Holding one costs 20 us: more in one transaction would stall the release of others."""
+"""The most records that one transaction holds. Each costs 20 us, and more would stall the release of others."""
 
 TRIED_AT_ONCE: Final = 4
-"""Of those that may be refused: finding out which of so many are takes a few trials, and others wait meanwhile."""
+"""The most records at once that a target may refuse: the refused ones are found in a few trials; others wait then."""
 
 _EVERYTHING: Final = 1 << 62
 _Lane = tuple[str, ...]
 
 
 def waiting_since_ms(entry: Entry[Scheduled]) -> int:
-    """When a held record was due: one without a time when it was sent."""
+    """Return the due time of a held record in milliseconds; the timestamp of a record without one."""
     due_ms, _, (_, _, record) = entry
     return due_ms if due_ms != AT_ONCE or record is None else record.timestamp_ms
 
 
 class Gate:
-    """Of one owned partition; used by its worker only."""
+    """Holds the records of one owned partition; used by its worker only."""
 
     def __init__(
         self,
@@ -97,7 +100,7 @@ class Gate:
             )
 
     def use(self, gated: Mapping[str, TargetLimit]) -> None:
-        """From now on hold back what goes to these targets; others are given what was held for them."""
+        """Hold back records for these targets from now on, and let go of records for others."""
         self._gated = gated
         self._sort()
 
@@ -107,13 +110,13 @@ class Gate:
         self._sort()
 
     def has_room_for(self, entries: Sequence[Entry[Scheduled]]) -> bool:
-        """Whether so many more may be held."""
+        """Say whether these records may be held beside the held ones."""
         more_bytes = resident_bytes(entries)
         has_place = self.records + len(entries) <= self._limits.held_records
         return has_place and self.resident_bytes + more_bytes <= MAX_HELD_BYTES
 
     def set_aside(self, entries: Sequence[Entry[Scheduled]], doubted: Iterable[str]) -> None:
-        """Hold these of the transaction being made, since these topics may refuse them.
+        """Hold these records of the transaction being made, since the ``doubted`` topics may refuse them.
 
         ``resumed`` gives them out again, a few at a time.
         """
@@ -124,7 +127,7 @@ class Gate:
         self._sort()
 
     def refused(self) -> None:
-        """A target has refused something in the transaction being made: try no more than a few at once for now."""
+        """Note that a target has refused a record of the transaction being made: try only a few at once for now."""
         self._was_refused = True
 
     def _sort(self) -> None:
@@ -135,7 +138,7 @@ class Gate:
 
     @property
     def room_records(self) -> int:
-        """How many records the next batch may have; everything while no target is held back."""
+        """The number of records that the next batch may have; without bound while no target is held back."""
         if not self.holds_back:
             return _EVERYTHING
         if self.resident_bytes >= MAX_HELD_BYTES:
@@ -144,16 +147,16 @@ class Gate:
 
     @property
     def room_bytes(self) -> int:
-        """How much more payload may be held."""
+        """The bytes of payload that may still be held, at least 1; without bound while no target is held back."""
         return max(1, MAX_HELD_BYTES - self.resident_bytes) if self.holds_back else _EVERYTHING
 
     @property
     def holds_back(self) -> bool:
-        """Whether a target or a place is held back, so that records may have to be held."""
+        """Says whether a target or a place is held back, so that records may have to be held."""
         return bool(self._gated or self._doubted or self.aside.holds_back)
 
     def wait_s(self, now_ms: int) -> float | None:
-        """How long until something held may leave; None when nothing is, or only the end of a pause helps."""
+        """Return the seconds until a held record may leave; None if none is held or only the end of a pause helps."""
         lanes = [(self._limits_of(lane), each[0][0]) for lane, each in self._lanes.items() if not _is_blocked(lane)]
         waits = [
             max(self._rates.wait_s(limits), (due_ms - now_ms) / 1_000)
@@ -164,18 +167,18 @@ class Gate:
         return max(first_s, self._limits.resume_every_s) if first_s else first_s
 
     def places_of(self, deliver_id: bytes) -> dict[Position, int]:
-        """Where held records of this id are due, and how long after they were asked for."""
+        """Return the positions of the held records of this id, each with its shift by the spread in milliseconds."""
         return dict(self._named.get(deliver_id, {}).values())
 
     def records_at(self, offsets: Collection[int]) -> dict[int, Record]:
-        """Those of the records at these offsets that are held."""
+        """Return the held records at these offsets."""
         if self._parts.keys().isdisjoint(offsets):
             return {}
         held = chain.from_iterable(self._lanes.values())
         return {offset: record for _, offset, (_, _, record) in held if offset in offsets and record is not None}
 
     def cancel(self, offsets: Collection[int]) -> frozenset[int]:
-        """The transaction being made says that these are cancelled: let go of those that are held, and return them."""
+        """Let go of the held records that the transaction being made cancels, and return their offsets."""
         held = frozenset(self._parts.keys() & offsets)
         if not held:
             return held
@@ -193,11 +196,11 @@ class Gate:
     def resumed(
         self, most: int, now_ms: int, most_bytes: int = _EVERYTHING, doomed: Collection[int] | BitMap64 = ()
     ) -> list[Entry[Scheduled]]:
-        """Take out what may leave now, at most so many, and no more once they fill so many bytes; it must be in the
-        next transaction.
+        """Take out records that may leave now: at most ``most``, and none after they fill ``most_bytes``.
 
-        All of it was due when it was held; but by a clock that was set back since, or a new owner's, it may not be. A
-        lane whose first record is ``doomed`` waits for the receipt that takes it out.
+        They must be in the next transaction. Every record was due when it was held, but may not be due by a clock that
+        was set back since, or by the clock of a new owner. A lane whose first record is ``doomed`` waits for the
+        receipt that takes it out.
         """
         taken: list[Entry[Scheduled]] = []
         for lane in list(self._lanes):
@@ -224,7 +227,7 @@ class Gate:
         return blocked
 
     def hold(self, entries: Sequence[Entry[Scheduled]], resumed: frozenset[int]) -> list[Entry[Scheduled]]:
-        """Those of these records that may not leave now; they are held from here on. ``resumed`` may leave."""
+        """Hold the records that may not leave now, and return them. Records at ``resumed`` offsets may leave."""
         if not self.holds_back:
             return []
         held: list[Entry[Scheduled]] = []
@@ -241,17 +244,17 @@ class Gate:
         due_ms, offset, (schedule, _, record) = entry
         assert record is not None, f"offset {offset} was not re-read"
         parts = encode_held(HeldEntry(offset, schedule, record))
-        # Behind the tombstone, where it was given out for this very transaction: the last record of a key counts.
+        # A record that was resumed for this very transaction has left a tombstone: the last record of a key counts.
         self._state += parts
         self._put((due_ms, offset, scheduled(schedule, size_of(record), record)), [key for key, _ in parts])
 
     @property
     def held_since_ms(self) -> int | None:
-        """When the first of what is held was due; None when nothing is."""
+        """The earliest due time of the held records in milliseconds; None if none is held."""
         return min((waiting_since_ms(waiting[0]) for waiting in self._lanes.values() if waiting), default=None)
 
     def held_by_target(self) -> dict[str, int]:
-        """How many records are held for each target; one that waits for several counts for each of them."""
+        """Return the number of held records by target; a record that waits for several targets counts for each."""
         counts: dict[str, int] = {}
         for lane, waiting in self._lanes.items():
             for target in {name.partition("/")[0] for name in lane} if waiting else ():
@@ -259,15 +262,15 @@ class Gate:
         return counts
 
     def waiting(self) -> list[list[Entry[Scheduled]]]:
-        """What is held, by lane; to look at only."""
+        """Return copies of the lanes with their held records."""
         return [list(lane) for lane in self._lanes.values()]
 
     def state(self) -> list[tuple[bytes, bytes | None]]:
-        """Records of the state topic for the transaction that is being made."""
+        """Return the records for the state topic in the transaction that is being made."""
         return self._state
 
     def committed(self) -> None:
-        """The transaction was committed."""
+        """Note that the transaction was committed, and try more records at once if no target refused one."""
         self._state = []
         if self._doubted:
             self._doubted &= {target for lane in self._lanes for target in lane}
@@ -307,5 +310,5 @@ class Gate:
 
 
 def _is_blocked(lane: _Lane) -> bool:
-    """Return whether a lane waits for a place in doubt; names of topics have no slash."""
+    """Say whether a lane waits for a place in doubt; names of topics have no slash."""
     return any("/" in name for name in lane)

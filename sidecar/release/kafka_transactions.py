@@ -1,9 +1,8 @@
-"""Transactions on a real cluster: what a transaction says is written with a producer, and its errors are classified.
+"""Commits transactions to a real cluster: a producer writes the records, and the errors are classified.
 
-Rejected: waiting until the released records are written before the progress is, so that a transaction that is torn
-doubles records and loses none. It costs two more round trips, half as much again for a record alone (24 and 38 ms on a
-busy machine), and nothing tears a transaction any more that a producer of its own epoch alone has begun
-(:mod:`sidecar.kafka.connections`).
+Rejected: to write the progress only after the released records are written, so that a torn transaction doubles records
+and loses none. It costs two more round trips, half as much again for a single record (24 and 38 ms on a busy machine).
+A transaction that one producer alone has begun in its epoch is not torn any more (:mod:`sidecar.kafka.connections`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,11 +30,12 @@ _OUTCOMES: Final = {
     Verdict.AGAIN: Outcome.ABORTED,
     Verdict.FENCED: Outcome.FENCED,
 }
-"""After any other error the outcome is unknown, or the producer cannot be used any more, which comes to the same."""
+"""Outcomes by verdict. After any other error the outcome is unknown, or the producer is of no use any more: also
+UNKNOWN."""
 
 
 class _Kind(Enum):
-    """What a record of a transaction is to the offset it is about: several may be about the same one."""
+    """The relation of a written record to the offset it belongs to; several records may belong to one offset."""
 
     RECORD = "what is released or rejected of it"
     NEXT = "the occurrence that follows it"
@@ -53,9 +53,10 @@ class _Written(NamedTuple):
 
 
 class KafkaTransactions:
-    """Of one owned partition, whose ``writer`` has its fenced producer; used by its worker only.
+    """Commits the transactions of one owned partition; used by its worker only.
 
-    ``compresses``: what is written is compressed, so that the size of a record does not tell that of its batch.
+    ``writer`` has the fenced producer of the partition. ``compresses`` says that batches are compressed, so that the
+    size of a record does not tell the size of its batch.
     """
 
     def __init__(self, writer: PartitionWriter, clock: Clock, *, compresses: bool) -> None:
@@ -67,7 +68,7 @@ class KafkaTransactions:
         self._tells_which = False
 
     def commit(self, transaction: Transaction) -> Result:
-        """Write and commit it; what is refused, or can be written again as it is, has been aborted on return."""
+        """Write and commit the transaction; on return it is aborted if the outcome is REFUSED or ABORTED."""
         try:
             self._producer.begin_transaction()
             placed: dict[int, int] = {}
@@ -91,7 +92,10 @@ class KafkaTransactions:
         )
 
     def find_refused(self, transaction: Transaction, within_s: float) -> Refusals:
-        """By trial, in transactions that are aborted; ClusterError when trials end in anything but a verdict."""
+        """Find the refused records by trials in transactions that are aborted.
+
+        Raise ClusterError if the trials end without a verdict about a record.
+        """
         written = [*self._written(transaction, placed={})]
         with cluster_errors():
             findings = find_refused(
@@ -120,13 +124,13 @@ class KafkaTransactions:
         )
 
     def _notes(self, transaction: Transaction, placed: dict[int, int]) -> list[InTransit]:
-        """Return where appended records with an id lie: one more round trip, for such transactions alone."""
+        """Return the places of the appended records with an id; a transaction with such records costs a round trip."""
         if not transaction.noted:
             return []
-        # What is not delivered within the time of a transaction has failed by then.
+        # A record that is not delivered within the time of a transaction has failed when the flush returns.
         self._producer.flush()
         if not all(each.offset in placed for each in transaction.noted):
-            # Nothing is committed of which a delivery has failed; the error tells why it did.
+            # A transaction with a failed delivery does not commit; the error of the commit tells why it failed.
             transactions.commit(self._producer)
             raise AssertionError("a transaction was committed of which a record was not delivered")
         return transaction.notes(placed)
@@ -163,5 +167,5 @@ class KafkaTransactions:
 
 
 def _suspects(written: Sequence[_Written]) -> list[Suspect]:
-    """Each under its place among what is written."""
+    """Return the written records as suspects, each named by its place in ``written``."""
     return [Suspect(place, each.route, each.record, each.send) for place, each in enumerate(written)]

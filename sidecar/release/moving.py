@@ -1,14 +1,15 @@
-"""What the receipts of one transaction move: each is written again to the delay partition, due at another time.
+"""Moves schedules: writes the schedules that receipts move to the delay partition again, due at another time.
 
-The receipt names the schedule as cancelled and tells its new due time; the record that takes its place is written by
-the same transaction, and is in transit (:mod:`index.transit`) until it is read. Of several moves of one schedule in one
-transaction only the last is written (:mod:`index.named`); where another control takes the schedule after them, none is.
+The receipt names the schedule as cancelled and tells its new due time. The same transaction writes the record that
+takes its place, and that record is in transit (:mod:`index.transit`) until it is read. If one transaction moves a
+schedule several times, only the last move is written (:mod:`index.named`). If another control takes the schedule after
+the moves, no move is written.
 
-Where a schedule cannot be written again, no move of it is told as moved:
+If a schedule cannot be written again, no receipt tells it as moved:
 
 * The delay topic refuses the record: the schedule stays where it was.
-* It was in transit, and the rules of its place refuse it: it is rejected, as it would be when it is read.
-* Its record is gone: it is lost.
+* The schedule was in transit, and the rules of its place refuse it: it is rejected, as it would be when it is read.
+* The record of the schedule is gone: it is lost.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,22 +41,22 @@ class Spared(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """The moves of one schedule, by their receipts in order."""
+    """The moves of one schedule: its place, and the receipts of the moves in order."""
 
     place: Position
     receipts: list[Receipt]
 
     @property
     def offsets(self) -> list[int]:
-        """Return those of the controls."""
+        """The offsets of the controls."""
         return [receipt.offset for receipt in self.receipts]
 
 
 @dataclass(slots=True)
 class Moves:
-    """Of one transaction.
+    """The moves of one transaction.
 
-    * ``appended``: what stands for a schedule from now on, by the offset of the last move of it.
+    * ``appended``: records that stand for a schedule from now on, by the offset of its last move.
     * ``lost``: offsets of schedules whose records are gone.
     * ``refused``: schedules that the rules refuse, by their own offsets.
     """
@@ -67,7 +68,7 @@ class Moves:
     _given_up: dict[int, tuple[Outcome, str]] = field(default_factory=dict)
 
     def append(self, chain: Chain, appended: Appended, entry: Entry[Scheduled]) -> None:
-        """Write this for the schedule of a chain, which is ``entry`` until then."""
+        """Write this record for the schedule of a chain; ``entry`` stands for the schedule until then."""
         self.appended[appended.offset] = appended
         self._written[appended.offset] = chain, entry
 
@@ -76,7 +77,7 @@ class Moves:
         self._given_up |= dict.fromkeys(chain.offsets, (missed, why))
 
     def told(self, receipts: Sequence[Receipt]) -> list[Receipt]:
-        """Return the receipts as they are true: a move whose schedule is not written again does not name that."""
+        """Return the receipts; the receipt of a move that was given up does not name its schedule as moved."""
         return [
             receipt.unmoved(*self._given_up[receipt.offset])
             if receipt.moved is not None and receipt.offset in self._given_up
@@ -85,7 +86,7 @@ class Moves:
         ]
 
     def spare(self, refused: Mapping[int, Rejection]) -> list[Spared]:
-        """Append nothing for these moves, since the delay topic refuses it; return the schedules."""
+        """Give up the moves whose record the delay topic refuses, and return their schedules."""
         spared = []
         for offset in self.appended.keys() & refused.keys():
             del self.appended[offset]
@@ -98,9 +99,10 @@ class Moves:
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """Of one partition: ``read`` reads what is to be moved, ``decide`` decides it again, ``key`` signs occurrences.
+    """Finds the moves of one partition.
 
-    Offsets of the partition are named behind ``source``.
+    ``read`` reads the records to move, ``decide`` decides them again, and ``key`` signs occurrences. ``source`` is the
+    prefix of offsets in ``delay-source``.
     """
 
     read: RecordsOf
@@ -109,7 +111,7 @@ class Moving:
     source: str
 
     def look(self, receipts: Sequence[Receipt], rules_at: Callable[[int], Rules], now_ms: int) -> Moves:
-        """What these receipts move; errors as of ``read``, and then nothing may be concluded."""
+        """Return the moves of these receipts; errors of ``read`` pass, and then nothing may be concluded."""
         moves = Moves()
         chains = chains_of(receipts)
         found = self.read([chain.place for chain in chains]) if chains else {}
@@ -123,7 +125,7 @@ class Moving:
         return moves
 
     def _append(self, moves: Moves, chain: Chain, record: Record, rules: Rules, now_ms: int) -> None:
-        """Append what stands for a schedule from now on, unless it is to be rejected."""
+        """Append the record that stands for a schedule from now on, or reject the schedule."""
         place, receipt = chain.place, chain.receipts[-1]
         assert receipt.due_ms is not None
         decision = self.decide(place.offset, record)
@@ -133,7 +135,7 @@ class Moving:
             return
         schedule = schedule_of(decision)
         assert schedule is not None, f"offset {place.offset} was pending, and is no schedule: {decision}"
-        # Its delay is counted from its timestamp, as that of its control is.
+        # The delay of the record is counted from its timestamp, as the delay of its control is.
         written_ms = max(now_ms, receipt.record.timestamp_ms)
         due_ms, source = receipt.due_ms, f"{self.source}{receipt.offset}"
         recurrence = recurrence_of(record.headers) if rules.recurring else None
@@ -144,13 +146,13 @@ class Moving:
             signed = due_ms, self.key, written_ms, receipt.record.timestamp_ms
             moved = moved_occurrence(record, recurrence, place.offset, source, *signed)
         id_hash = hash_of(receipt.control.deliver_id)
-        # Its place in transit has the requested time, and a spread makes it due later than that.
+        # The place in transit has the requested time, and a spread makes the schedule due later.
         entry = schedule.due_ms, place.offset, scheduled(schedule, size_of(accepted), accepted)
         moves.append(chain, Appended(receipt.offset, moved, due_ms, id_hash), entry)
 
 
 def chains_of(receipts: Iterable[Receipt]) -> list[Chain]:
-    """Return what these receipts, in order, have moved and no later one of them has taken."""
+    """Return the chains of the schedules that these receipts move, and that no later receipt takes."""
     chains: dict[int, Chain] = {}
     for receipt in receipts:
         taken = {place.offset: chains.pop(place.offset) for place in receipt.unwritten}

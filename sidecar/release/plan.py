@@ -1,4 +1,4 @@
-"""What a partition is to release in one transaction, and what it has released once that is committed."""
+"""Plans of transactions, transactions that are being made, and the result of a committed one."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -16,7 +16,7 @@ from sidecar.series.occurring import Recurring
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to leave in the next transaction; ``resumed`` was held until now, and leaves first."""
+    """The batch and the requests of the next transaction; ``resumed`` records were held until now, and leave first."""
 
     batch: Batch[Payload, Refused]
     requests: Sequence[Request]
@@ -24,7 +24,7 @@ class Plan:
 
     @property
     def size_bytes(self) -> int:
-        """About what it costs the brokers."""
+        """The approximate bytes that the transaction writes."""
         late_bytes, resumed_bytes = transaction_bytes(self.batch.late), transaction_bytes(self.resumed)
         rejected_bytes = sum(size_of(refused.record) for _, refused in self.batch.rejected)
         requested_bytes = sum(request.size_bytes for request in self.requests)
@@ -42,19 +42,19 @@ class Screened:
     lost: list[int]
 
     def holding(self, held: Sequence[Entry[Scheduled]]) -> "Screened":
-        """Return the same without records that wait for their target."""
+        """Return the screened records without the held ones, which wait for their target."""
         offsets = {offset for _, offset, _ in held}
         rejected = [each for each in self.rejected if each[0] not in offsets]
         return Screened([entry for entry in self.released if entry[1] not in offsets], rejected, self.lost)
 
     def beginning(self, offsets: Collection[int]) -> "Screened":
-        """Return the same without the records that begin a series: the record itself is not released."""
+        """Return the screened records without the records that begin a series, which are not released themselves."""
         if not offsets:
             return self
         return Screened([entry for entry in self.released if entry[1] not in offsets], self.rejected, self.lost)
 
     def without(self, refusals: Mapping[int, Rejection]) -> "Screened":
-        """Return the same with the records at these offsets rejected instead of released."""
+        """Return the screened records with the records at these offsets rejected instead of released."""
         if not refusals:
             return self
         rejected = [
@@ -72,8 +72,8 @@ class Attempt:
 
     * ``planned``: the records that it was planned with.
     * ``held``: the records that wait for their target instead.
-    * ``taken_out``: the offsets of records that were held, and that its receipts cancel.
-    * ``blamed``: the requests that were left out last; if the rest is refused too, they were not the cause.
+    * ``taken_out``: the offsets of held records that its receipts cancel.
+    * ``blamed``: the requests that were left out last; if the brokers refuse the rest too, they were not the cause.
     """
 
     plan: Plan
@@ -99,9 +99,9 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What one committed transaction did; ``aborted`` counts how often it was written in vain before.
+    """The work of one committed transaction; ``aborted`` is the number of attempts that were aborted before.
 
-    ``skipped`` are occurrences that were missed, and that nothing stands for.
+    ``skipped`` is the number of missed occurrences for which no record was released.
     """
 
     screened: Screened
@@ -112,7 +112,7 @@ class Released:
     receipts: Sequence[Receipt] = ()
 
     def by_target(self) -> Counter[str]:
-        """Released records by target topic."""
+        """Count released records by target topic."""
         routes = Counter([payload[0][1] for _, _, payload in self.screened.released])
         counts: Counter[str] = Counter()
         for targets, count in routes.items():
@@ -121,9 +121,9 @@ class Released:
         return counts
 
     def by_outcome(self) -> Counter[str]:
-        """Receipts by outcome."""
+        """Count receipts by outcome."""
         return Counter(receipt.outcome.value for receipt in self.receipts)
 
     def by_reason(self) -> Counter[str]:
-        """Rejected records by code."""
+        """Count rejected records by the code of the reason."""
         return Counter(refused.rejection.reason.value for _, refused in self.screened.rejected)

@@ -1,9 +1,11 @@
-"""How much may go to a target: one token bucket a target and process, shared by all its partitions.
+"""Rate limits of targets: one token bucket for each target and process, shared by all partitions of the process.
 
-A limit is for the whole group, and processes do not talk to each other: each takes the part of it that it has of the
-partitions which may deliver there. Together they never pass the limit; where the load is uneven, less than the limit is
-used. Rejected: a part for each partition, which would leave most of it unused as soon as keys are uneven; and a shared
-counter, which needs a round trip for each batch and an answer to what holds when it is away.
+A limit is for the whole group, and processes do not talk to each other. The share of a process is its share of the
+partitions that may deliver to the target. Together the processes never pass the limit; under uneven load they use less
+than the limit.
+
+Rejected: a share for each partition, since uneven keys would leave most of the limit unused; and a shared counter,
+since it needs a round trip for each batch and a rule for the time when it is away.
 """
 
 from collections import Counter
@@ -13,12 +15,12 @@ from dataclasses import dataclass
 from typing import Final
 
 BURST_S: Final = 0.25
-"""What an idle target may be given at once, in seconds of its rate; also bridges the time between transactions."""
+"""The most that an idle target gets at once, in seconds of its rate; also bridges the time between transactions."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetLimit:
-    """What a policy says of a target; 0 is no limit. ``sources`` are the delay topics that may deliver there."""
+    """The limits of a target by its policy; 0 is no limit. ``sources`` are the delay topics that may deliver there."""
 
     records_per_second: int = 0
     bytes_per_second: int = 0
@@ -33,8 +35,9 @@ class _Bucket:
 
 
 class RateLimits:
-    """The buckets of a process; ``now_s`` are seconds that only go forward. ``lock`` makes them safe to use
-    from any thread.
+    """The buckets of a process; any thread may use them.
+
+    ``now_s`` returns seconds that only go forward. ``lock`` makes the buckets safe to use from several threads.
     """
 
     def __init__(self, now_s: Callable[[], float], lock: AbstractContextManager[object]) -> None:
@@ -45,32 +48,32 @@ class RateLimits:
         self._partitions: dict[str, int] = {}
 
     def enter(self, topic: str) -> None:
-        """A partition of this delay topic is served here from now on."""
+        """Note that the process serves one more partition of this delay topic."""
         with self._lock:
             self._own[topic] += 1
 
     def leave(self, topic: str) -> None:
-        """A partition of this delay topic is no longer served here."""
+        """Note that the process serves one partition of this delay topic less."""
         with self._lock:
             self._own[topic] -= 1
 
     def learn(self, topic: str, partitions: int) -> None:
-        """How many partitions a delay topic has in all."""
+        """Note the number of partitions that a delay topic has in all."""
         with self._lock:
             self._partitions[topic] = partitions
 
     def share(self, limit: TargetLimit) -> float:
-        """The part of a limit that is this process's."""
+        """Return the share of a limit that this process may use, 0 to 1; 1 while the partitions are not known."""
         total = sum(self._partitions.get(topic, 0) for topic in limit.sources)
         own = sum(self._own[topic] for topic in limit.sources)
         return min(1.0, own / total) if total else 1.0
 
     def take(self, targets: Sequence[tuple[str, TargetLimit]], size_bytes: int) -> bool:
-        """Take a record's tokens of all targets, or of none when one of them has none left."""
+        """Take the tokens of a record from all targets, or from none if one has none left; say if they were taken."""
         with self._lock:
             buckets = [self._filled(target, limit) for target, limit in targets]
             for bucket, (_, limit) in zip(buckets, targets, strict=True):
-                # Bytes may be overdrawn: the next record then waits, and one larger than the burst leaves at all.
+                # Bytes may be overdrawn: the next record waits then, and a record above the burst can leave at all.
                 if (limit.records_per_second and bucket.records < 1) or (limit.bytes_per_second and bucket.size <= 0):
                     return False
             for bucket in buckets:
@@ -79,7 +82,7 @@ class RateLimits:
             return True
 
     def wait_s(self, targets: Sequence[tuple[str, TargetLimit]]) -> float:
-        """How long until these may be given a record."""
+        """Return the seconds until all of these targets may be given a record."""
         with self._lock:
             waits = [0.0]
             for target, limit in targets:

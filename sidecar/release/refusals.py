@@ -1,21 +1,23 @@
-"""Finds the records that a broker refuses, so that they can be diverted and never hold up the others.
+"""Finds the records that a broker refuses, so that they can be diverted and never hold up other records.
 
-librdkafka fails a whole produce batch when the broker refuses one record in it, and the transaction can then only be
-aborted. What the error does not say is found by trying, in transactions that are always aborted, so nothing of
-a trial ever becomes visible. Of a group that fails, the records of the failed batches are tried in halves, and the
-others by themselves first. A trial takes some 10 ms, and half a second where the next one needs a new epoch.
+librdkafka fails a whole produce batch if the broker refuses one record in it, and then the transaction can only be
+aborted. If the error does not name the record, trials find it. Every trial is a transaction that is aborted, so no
+record of a trial ever becomes visible. If a group of records fails, the records outside the failed batches are tried
+first, and then the records of the failed batches in halves. A trial takes some 10 ms, and half a second if the next one
+needs a new epoch.
 
-What the broker's answer may mean beside "this record":
+Meanings that an answer of the broker may have beside "this record":
 
 * *Another record of the batch.* ``_INVALID_DIFFERENT_RECORD`` says so; ``MSG_SIZE_TOO_LARGE`` does not. A broker that
   has said so once tells which records it refuses, and one trial finds all of them.
-* *Nothing about a record.* After a refused batch the sequence numbers that it used are missing, and the next batch for
-  that partition is refused as out of order. Aborting that transaction bumps the producer's epoch, and then it is heard
-  again: such a trial is repeated.
-* *The batch as such.* A topic may take every record and yet not the batch librdkafka makes of them (Java's producer
-  splits such a batch, librdkafka does not): that topic is *crowded*, and gets fewer records between two flushes.
+* *Nothing about a record.* The sequence numbers of a refused batch are missing, so the broker refuses the next batch
+  for that partition as out of order. The abort of that transaction bumps the epoch of the producer, and then the broker
+  takes its records again: such a trial is repeated.
+* *The batch as such.* A topic may take every record and yet refuse the batch that librdkafka makes of them (the
+  producer of Java splits such a batch, librdkafka does not). Such a topic is *crowded*, and gets fewer records between
+  two flushes.
 
-A search is bounded in time, since others wait for its end: what is not decided by then is left to the caller.
+A search is bounded in time, since other records wait for its end. The caller gets the records that are undecided then.
 """
 
 import math
@@ -39,7 +41,7 @@ FLUSH_STEPS: Final = 300
 
 
 class Suspect(NamedTuple):
-    """A record that may be the one, the topics it goes to, and how to produce it."""
+    """A record that the broker may refuse: its name, the topics it goes to, and a call that produces it."""
 
     name: int
     route: tuple[str, ...]
@@ -47,8 +49,10 @@ class Suspect(NamedTuple):
     send: Callable[[OnDelivery | None], None]
 
     def size(self) -> tuple[int, int]:
-        """Least and most bytes in a produce batch, up to what is equal for all: a header costs 2 to 10 beside itself,
-        and those that are added differ by a delivery id.
+        """Return the least and the most bytes of the record in a produce batch, without bytes that all records have.
+
+        A header costs 2 to 10 bytes beside its name and value. The headers that the router adds differ by a delivery
+        id.
         """
         assert self.record is not None, f"offset {self.name} was not re-read"
         key, value, headers, _ = self.record
@@ -58,12 +62,12 @@ class Suspect(NamedTuple):
 
 @dataclass(slots=True)
 class Findings:
-    """What a search has found out.
+    """The findings of a search.
 
     * ``refused``: names of the suspects that the broker refuses, with its error.
-    * ``crowded``: topics that need smaller batches, and how many records those may have.
-    * ``doubted``: topics that have refused batches of which not every record is decided.
-    * ``undecided``: suspects that it was not time enough for.
+    * ``crowded``: topics that need smaller batches, with the most records of such a batch.
+    * ``doubted``: topics that have refused a batch with an undecided record.
+    * ``undecided``: suspects that the search had no time for.
     * ``tells_which``: whether the brokers have shown that they tell which records of a batch they refuse.
     """
 
@@ -89,14 +93,17 @@ def find_refused(
     within_s: float = math.inf,
     now_s: Callable[[], float],
 ) -> Findings:
-    """Try the suspects; O(refused x log(suspects)) trials, or one a topic from brokers that tell which they refuse.
+    """Try the suspects, and return the findings.
 
-    ``by_size``: a record refused for its size speaks for all larger ones on the same route (not so when batches are
-    compressed). KafkaException when trials end in anything but a verdict about a record: then nothing may be concluded.
+    The search takes O(refused x log(suspects)) trials, or one for each topic if the brokers tell which records they
+    refuse. ``by_size`` says that a record that is refused for its size speaks for all larger records on the same route;
+    it does not if batches are compressed.
+
+    Raise KafkaException if the trials end without a verdict about a record: then nothing may be concluded.
     """
     findings = Findings(tells_which=tells_which)
     until_s = now_s() + within_s
-    # The last is tried next.
+    # The last group is tried next.
     groups, unclear = [list(suspects)], 0
     while groups and now_s() <= until_s:
         group = groups.pop()
@@ -127,7 +134,10 @@ def find_refused(
 def _parts(
     group: list[Suspect], accused: set[int], failures: list[_Failure], findings: Findings
 ) -> list[list[Suspect]]:
-    """What to try instead of a group, last ones first: those whose batches have not failed, then halves of the rest."""
+    """Return the groups to try instead of a group, the last one first.
+
+    The first to try are the suspects whose batches have not failed. Then follow the two halves of the remainder.
+    """
     suspected = [each for each in group if each.name in accused]
     half = -(-len(suspected) // 2)
     for failure in failures:
@@ -139,16 +149,16 @@ def _parts(
 
 
 def _forget_blamed(suspects: Sequence[Suspect], findings: Findings) -> None:
-    """A batch that held a culprit says nothing about the others, and one of which all is decided nothing at all."""
+    """Drop findings about topics: ``crowded`` where a refused record explains it, ``doubted`` where all is decided."""
     blamed = {topic for suspect in suspects if suspect.name in findings.refused for topic in suspect.route}
     findings.crowded = {topic: most for topic, most in findings.crowded.items() if topic not in blamed}
     findings.doubted &= {topic for suspect in findings.undecided for topic in suspect.route}
 
 
 def _try(producer: Producer, suspects: Sequence[Suspect]) -> list[_Failure]:
-    """Send these in one transaction and abort it: how they failed, if any did.
+    """Send the suspects in one transaction, abort it, and return the failures.
 
-    KafkaException when the trial got no answer.
+    Raise KafkaException if the trial got no answer.
     """
     failures: list[_Failure] = []
 
@@ -163,11 +173,11 @@ def _try(producer: Producer, suspects: Sequence[Suspect]) -> list[_Failure]:
             try:
                 suspect.send(partial(note, suspect))
             except KafkaException as exception:
-                # Refused by the client itself, or because the transaction is spoilt already.
+                # The client itself refuses the record, or the transaction is spoilt already.
                 failures.append(_Failure(suspect, exception.args[0], ""))
         unanswered = _flush_until(producer, failures)
     finally:
-        # Also fails what was still queued, so that everybody behind the culprit stays a suspect.
+        # The abort also fails the records in the queue, so that all records behind the culprit stay suspects.
         producer.abort_transaction()
     if unanswered and not failures:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{unanswered} records of a trial got no answer"))
@@ -175,7 +185,10 @@ def _try(producer: Producer, suspects: Sequence[Suspect]) -> list[_Failure]:
 
 
 def _flush_until(producer: Producer, failures: list[_Failure]) -> int:
-    """Wait until every suspect has its answer or one has failed: a spoilt transaction sends no more."""
+    """Wait until every suspect has its answer or one has failed, and return the number of unanswered records.
+
+    A spoilt transaction sends no more records.
+    """
     unanswered = 1
     for _ in range(FLUSH_STEPS):
         unanswered = producer.flush(FLUSH_STEP_S)
@@ -185,7 +198,7 @@ def _flush_until(producer: Producer, failures: list[_Failure]) -> int:
 
 
 def _culprits(failures: list[_Failure], *, tells_which: bool) -> dict[int, KafkaError]:
-    """Those of a failed group about whom there is no doubt."""
+    """Return the suspects that the broker refuses without doubt, each with its error."""
     verdicts = [failure for failure in failures if is_about_record(failure.error)]
     if len({failure.suspect.name for failure in failures}) > 1:
         verdicts = [failure for failure in verdicts if tells_which and is_of_this_record(failure.error)]
@@ -209,7 +222,7 @@ def _larger_ones(suspects: Sequence[Suspect], culprits: dict[int, KafkaError]) -
 
 
 def send_in_small_batches(producer: Producer, records: Sequence[Suspect], crowded: Mapping[str, int]) -> None:
-    """Produce all, with no more than so many records for a crowded topic between two flushes."""
+    """Produce all records; between two flushes a topic in ``crowded`` gets at most its number of records."""
     room = dict(crowded)
     for record in records:
         if any(room.get(topic) == 0 for topic in record.route):

@@ -1,12 +1,12 @@
-"""From what is due to what is committed: plan, screen, write, commit, confirm, tell whoever asked.
+"""Releases due records in committed transactions: plan, screen, write, commit, confirm, and tell the owners.
 
-1. *Plan*: what the index and the gate let leave now, and the requests that go with it.
+1. *Plan*: take the records that the index and the gate let leave now, and the requests that go with them.
 2. *Screen* (:mod:`sidecar.release.screening`): no transaction is open yet.
-3. *Write and commit*: through the port (:class:`sidecar.release.transaction.Transactions`), which gives an outcome.
-4. What to do after an outcome is a table, ``AFTER``. When the brokers refuse something it is taken out, requests
-   first, and the rest is committed; after an unknown outcome nothing is concluded, and the partition is taken over
-   again.
-5. *Confirm and tell*: index and gate hear that it was committed, then every owner hears what became of its request.
+3. *Write and commit*: the port (:class:`sidecar.release.transaction.Transactions`) returns an outcome.
+4. *Act on the outcome*: the table ``AFTER`` has the step for each outcome. If the brokers refuse a part, it is taken
+   out, requests first, and the rest is committed. After an unknown outcome nothing is concluded, and the partition is
+   taken over again.
+5. *Confirm and tell*: index and gate hear of the commit, and then every owner hears the fate of its request.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,22 +40,19 @@ from snapshots.mask import mask_records
 from snapshots.transit import transit_key, transit_keys
 
 MAX_REFUSAL_ROUNDS: Final = 16
-"""Every other one may be a repetition, and the rejected topic may have limits of its own. A broker that refuses
-something new in every round is not one we understand: take over again, and report."""
+"""The most rounds for one transaction. Every second round may be a repetition, and the rejected topic may have limits
+of its own. If a broker refuses another part in every round, the router gives up, and the partition is taken over again.
+"""
 
 SEARCH_S: Final = 0.25
-"""How long others wait while it is found out what a broker refuses; what is not decided by then is set aside."""
+"""The time of a search for refused records, while other records wait; undecided records are then set aside."""
 
 EVER_S: Final = float("inf")
 
 
 @dataclass(slots=True)
 class Releaser:
-    """Turns what is due in one delay partition into committed transactions; used by its worker only.
-
-    ``compresses`` is of what is written, ``read`` reads records of the delay partition again, ``decide`` decides one
-    again by the rules it was indexed by. ``series`` tells what recurs, ``moving`` what is moved.
-    """
+    """Releases the due records of one delay partition in committed transactions; used by its worker only."""
 
     context: PartitionContext
     transactions: Transactions
@@ -73,22 +70,22 @@ class Releaser:
         requests: Sequence[Request] = (),
         resumed: Sequence[Entry[Scheduled]] = (),
     ) -> Plan:
-        """What leaves in the next transaction; it must be released, or the partition be taken over again."""
+        """Return the plan of the next transaction; it must be released, or the partition must be taken over again."""
         installs = next((request.installs for request in requests if request.installs is not None), None)
         return Plan(self.ledger.plan(now_ms, max_records, max_bytes, installs), requests, resumed)
 
     def release(self, plan: Plan) -> Released:
-        """Commit what was planned, and tell whoever asked; what it raises ends the ownership of the partition.
+        """Commit a plan, and tell the owners of its requests; every error ends the ownership of the partition.
 
-        What a target may not be given yet is held from now on. Requests are left out where the brokers refuse
-        something: what is due must not suffer from housekeeping.
+        Records that their target may not be given yet are held from now on. Requests are left out if the brokers refuse
+        a part of the transaction: due records must not suffer from housekeeping.
         """
         attempt = self.screening.screen(plan)
         for aborted in range(MAX_REFUSAL_ROUNDS):
             transaction = self._transaction(attempt)
             result = self.transactions.commit(transaction)
             if result.outcome is not Outcome.COMMITTED:
-                # Before anything else can fail: a new owner of the partition asks the same directory.
+                # Before another step can fail: a new owner of the partition asks the same directory.
                 self.screening.directory.forget()
             if AFTER[result.outcome](self, attempt, transaction, result):
                 skipped = attempt.recurring.skipped_before(transaction.appended)
@@ -114,12 +111,12 @@ class Releaser:
             attempt.recurring.occurrences,
             attempt.receipts,
         )
-        # Where it lies is only known when it is written.
+        # The place of an appended record is only known after it is written, so only the keys are counted here.
         to_note = [(key, b"") for key in transit_keys(progress.number, len(written.noted))]
         return replace(written, inventory=self.inventory.after([*state, *to_note]))
 
     def confirm(self, attempt: Attempt, _: Transaction, result: Result) -> bool:
-        """Tell index and gate that it was committed, then every owner what became of its request."""
+        """Tell index and gate of the commit, and then every owner the fate of its request."""
         self.gate.committed()
         self.ledger.confirm()
         self.ledger.named.transit.add(self.ledger.committed.number, result.notes)
@@ -133,14 +130,14 @@ class Releaser:
         return True
 
     def take_out_refused(self, attempt: Attempt, transaction: Transaction, result: Result) -> bool:
-        """Take out what is refused: requests first, since it takes no time to find out that it was one of them."""
+        """Take out the refused part: requests first, since they need no search; then records."""
         adoption = adoption_in(attempt.requests)
         if adoption is not None:
-            # Progress speaks of it, so it cannot be left out: whoever takes over goes on without.
+            # The progress names it, so it cannot be left out: the next owner goes on without it.
             adoption.owner.refused(adoption, result.why)
             result.give_up()
         suspects = [each for each in attempt.requests if each.may_be_refused and each.can_be_left_out]
-        # If these were blamed before, it was a record: nothing is said against them.
+        # Requests that were blamed before are not the cause: the brokers refuse the rest without them, too.
         attempt.left_out += attempt.blamed
         attempt.blamed, attempt.why_blamed = suspects, result.why
         if suspects:
@@ -150,15 +147,15 @@ class Releaser:
         return False
 
     def write_again(self, *_: object) -> bool:
-        """Write the same again."""
+        """Let the same transaction be written again."""
         return False
 
     def give_up(self, _: Attempt, __: Transaction, result: Result) -> NoReturn:
-        """Raise why it is not known what became of it, or why nothing more may be written."""
+        """Raise the error of an unknown outcome, or of a fenced producer."""
         result.give_up()
 
     def _take_out_records(self, attempt: Attempt, transaction: Transaction, result: Result) -> None:
-        """Go on without what is refused, and without what is set aside because there was no time to find out."""
+        """Take out the refused records, and set aside the records that the search had no time to decide."""
         screened = attempt.screened
         by_target = self.screening.refused_by_target(screened)
         if by_target:
@@ -184,7 +181,7 @@ class Releaser:
         self._set_aside(attempt, refusals)
 
     def _spare(self, attempt: Attempt, spared: Spared) -> None:
-        """Leave a schedule where it was; where W passes it in this transaction, it is held until the next one."""
+        """Leave a schedule where it was; if W passes it in this transaction, hold it until the next one."""
         due_ms, offset, _ = spared.entry
         self.ledger.named.spare(Position(due_ms, offset), spared.moves, spared.why)
         if offset in attempt.taken_out or any(entry[1] == offset for entry in attempt.plan.batch.cancelled):
@@ -197,12 +194,12 @@ class Releaser:
         topic = self.context.topic
         own = {topic.rejected, topic.receipts, topic.name}
         if own & refusals.doubted or not self.gate.has_room_for(aside):
-            # What goes to those has to leave now, and so has what there is no room for.
+            # Records for the router's own topics have to leave now, and so have records that the gate has no room for.
             return self.transactions.find_refused(transaction, EVER_S)
         return refusals
 
     def _set_aside(self, attempt: Attempt, refusals: Refusals) -> None:
-        """Hold what a target that has refused something may refuse, too; what is undecided of others is written."""
+        """Hold the undecided records for topics that have refused a batch."""
         aside = _undecided(attempt.screened, refusals)
         if not aside:
             return
@@ -218,7 +215,7 @@ class Releaser:
 
 
 After = Callable[[Releaser, Attempt, Transaction, Result], bool]
-"""What is done after an outcome; whether the transaction is settled by that. Else it is written again."""
+"""A step after an outcome; returns whether it settles the transaction, which is written again otherwise."""
 
 AFTER: Final[Mapping[Outcome, After]] = {
     Outcome.COMMITTED: Releaser.confirm,

@@ -13,11 +13,11 @@ allowed    records that a target cannot take: rejected      always
 sure       records for a place in doubt: held               a place is in doubt
 recurring  records that begin a series or forge one         the partition has a key that signs occurrences
 in_time    records past their expiry: rejected              always
-admitted   records for a target that is held back: held     a policy or a refusal holds a target back
+admitted   records for a target that is held back: held     a target or a place is held back
 routed     none: it names the partition of each record      a place is in doubt
 =========  ===============================================  ==================================================
 
-The decision that was taken when a record was indexed must replay, so it never asks the cluster. These stages ask the
+The decision that is taken when a record is indexed must replay, so it never asks the cluster. These stages ask the
 cluster and the clock. A record with several targets goes to all of them or to none.
 """
 
@@ -84,14 +84,17 @@ class Screening:
     expiry: Expiry = NEVER_EXPIRES
 
     def screen(self, plan: Plan) -> Attempt:
-        """Return the transaction of a plan; ClusterError if the cluster does not answer: then nothing is concluded."""
+        """Return the transaction of a plan.
+
+        Raise ClusterError if the cluster does not answer: then nothing is concluded.
+        """
         planned = [*plan.resumed, *whole(plan.batch.late, self.decide), *whole(plan.batch.due, self.decide)]
         screened = Screened(planned, list(plan.batch.rejected), [])
         attempt = Attempt(plan, planned, screened, list(plan.requests), list(plan.batch.receipts))
         for stage in self.stages_for(plan):
             stage(attempt)
         if attempt.screened.lost:
-            # Before W has passed them: the owner that dies in between must have told of them. They may be told twice.
+            # Before W has passed them, so that an owner that dies in between has told of them. They may be told twice.
             self._alarm_about_lost(attempt.screened.lost)
         return attempt
 
@@ -120,7 +123,7 @@ class Screening:
         attempt.screened.lost.extend(moves.lost)
 
     def whole(self, attempt: Attempt) -> None:
-        """Read the records that are not in memory, and reject those that a backfill indexed to be rejected."""
+        """Read the records that are not in memory, and reject records that a backfill indexed to be rejected."""
         attempt.screened = completed(attempt.screened, self.read, self.decide)
 
     def allowed(self, attempt: Attempt) -> None:
@@ -128,7 +131,7 @@ class Screening:
         attempt.screened = attempt.screened.without(self.refused_by_target(attempt.screened))
 
     def sure(self, attempt: Attempt) -> None:
-        """Hold the records for a place in doubt, before anything follows from them."""
+        """Hold the records for a place in doubt, before their series are continued."""
         attempt.hold(self.gate.hold_blocked([*attempt.screened.released, *self._followed(attempt)]))
 
     def recurring(self, attempt: Attempt) -> None:
@@ -183,7 +186,7 @@ class Screening:
 
 
 def completed(screened: Screened, read: ReadRecords, decide: Decide) -> Screened:
-    """Return the same with every record read; errors as of ``read``, and then nothing is concluded."""
+    """Return the screened records with every record read; errors of ``read`` pass, and then nothing is concluded."""
     entries, rejected = _rejected_at_last(screened.released, decide)
     lost: list[int] = []
     # A record without targets was gone when its segment was loaded, and is not read again.
@@ -196,7 +199,7 @@ def completed(screened: Screened, read: ReadRecords, decide: Decide) -> Screened
 def _rejected_at_last(
     entries: list[Entry[Scheduled]], decide: Decide
 ) -> tuple[list[Entry[Scheduled]], list[tuple[int, Refused]]]:
-    """Take out what a backfill indexed though it is to be rejected: due at once, with a record and without a target."""
+    """Take out records that a backfill indexed to be rejected: due at once, with a record and without a target."""
     rejected: list[tuple[int, Refused]] = []
     for due_ms, offset, (schedule, _, record) in entries:
         if due_ms == AT_ONCE and record is not None and not schedule.targets:
@@ -212,7 +215,7 @@ def _rejected_at_last(
 def refused_by_target(
     entries: list[Entry[Scheduled]], rules: Rules, directory: Directory, *, compresses: bool = True
 ) -> dict[int, Rejection]:
-    """Offsets whose targets cannot all be written to now, with the reason; O(1) lookups for each distinct route."""
+    """Return the offsets of records that a target cannot take now, each with the reason; O(1) lookups a route."""
     routes: set[_Route] = set(map(_route_of, [payload[0] for _, _, payload in entries]))
     names = set(chain.from_iterable(targets for targets, _ in routes))
     targets = directory.resolve(names)
@@ -227,13 +230,13 @@ def refused_by_target(
         else {}
     )
     if _unfit(entries, targets, compresses=compresses):
-        # Such settings change: nothing is rejected because of what was true some time ago.
+        # Settings of topics change: no record is rejected because of an old answer.
         refusals = _unfit(entries, directory.resolve(names, REFUSED_FOR_S), compresses=compresses) | refusals
     return refusals
 
 
 def _unfit(entries: list[Entry[Scheduled]], targets: dict[str, Target], *, compresses: bool) -> dict[int, Rejection]:
-    """Offsets of records that a target is certain to refuse: to try would cost the others of the batch their time."""
+    """Return the offsets of records that a target is certain to refuse: a trial would delay the rest of the batch."""
     unfit: dict[int, Rejection] = {}
     compacted = {name for name, target in targets.items() if target.demands.key}
     if compacted:

@@ -1,7 +1,7 @@
-"""Makes a rejected record, or a receipt, small enough for a topic that refuses it: its largest part goes first.
+"""Shortens a rejected record or a receipt for a topic that refuses it: the largest part goes first.
 
-Neither may ever hold up its partition, whatever limits those topics have. What is taken away is said in the message, or
-in the receipt, and the whole record is still where ``delay-source`` says.
+A rejected record or a receipt must never hold up its partition, under any limits of its topic. The message, or the
+receipt, names the part that is gone. The whole record is still at the place in ``delay-source``.
 """
 
 import re
@@ -21,14 +21,14 @@ _SAID: Final = re.compile(
 
 
 def is_shortened(message: str) -> bool:
-    """Whether a rejected record with this message has lost a part so."""
+    """Say whether a rejected record with this message was shortened."""
     return _SAID.search(message) is not None
 
 
 def shortened_where(
     written: Iterable[tuple[int, T]], refused: Container[int], shorten: Callable[[T], T | None]
 ) -> dict[int, T] | None:
-    """Those that are refused, by offset, made shorter; None where one of them cannot be."""
+    """Return the refused values in a shorter form, by offset; None if one of them cannot be shortened."""
     shorter: dict[int, T] = {}
     for offset, each in written:
         if offset not in refused:
@@ -41,7 +41,7 @@ def shortened_where(
 
 
 def shortened(refused: Refused) -> Refused | None:
-    """The same without its value, its headers or its key, whichever is largest; None when nothing is left to take."""
+    """Return a rejected record without its largest part: value, headers or key; None if all three are empty."""
     record = refused.record
     sizes = {
         "value": len(record.value or b""),
@@ -57,9 +57,9 @@ def shortened(refused: Refused) -> Refused | None:
 
 
 def shortened_receipt(receipt: Receipt) -> Receipt | None:
-    """The same without the headers of its control or without what it cancelled, whichever is larger; None: neither.
+    """Return a receipt without its larger part: headers of the control or cancelled schedules; None if none is left.
 
-    What it cancelled is as cancelled as before: the receipt still says how many there were.
+    The schedules stay cancelled, and the receipt still tells their number.
     """
     sizes = {
         Part.HEADERS: _header_bytes(receipt.record),

@@ -1,8 +1,8 @@
-"""Which target topics exist and may be written to, as the cluster says, remembered for a short while.
+"""Looks up target topics: the cluster tells which exist and may be written to, and the answer is kept for a while.
 
-A missing target inside a transaction stalls it for seconds and then aborts it (notes on Kafka, 2.10), so targets are
-looked up before one begins. Topics are described, never asked for by a producer's metadata request: that could create
-them on a broker with auto-creation.
+A missing target stalls a transaction for seconds and then aborts it (notes on Kafka, 2.10), so targets are looked up
+before a transaction begins. The admin client describes the topics. A metadata request of a producer could create them
+on a broker with auto-creation.
 """
 
 import threading
@@ -26,18 +26,18 @@ from sidecar.kafka.errors import cluster_errors
 from sidecar.ports import KNOWN_FOR_S, NO_DEMANDS, REFUSED_FOR_S, Demands, Target
 
 CONFIRM_AFTER_S = 1.0
-"""A broker that lags behind does not know a topic that there is, and what goes there would be rejected for good: so it
-is asked again after so long. Other partitions go on meanwhile."""
+"""The pause before the cluster is asked again for a missing topic, in seconds. A broker that lags behind does not know
+a new topic, and records for that topic would be rejected for good. Other partitions go on meanwhile."""
 
 CONFIRM_NEW_EVERY_S = 30.0
-"""A topic that was never seen is asked for again this often at most: else each such record would hold up others."""
+"""The least time between two repeated questions for topics never seen: each such question holds up other records."""
 
 DESCRIBE_TIMEOUT_S = 10.0
 MAX_REMEMBERED = 10_000
 
 
 class TargetDirectory:
-    """Answers for all partitions of a process; ``now_s`` are seconds that only go forward."""
+    """Looks up targets for all partitions of a process; ``now_s`` returns seconds that only go forward."""
 
     def __init__(
         self, admin: AdminClient, now_s: Callable[[], float], sleep: Callable[[float], None] = time.sleep
@@ -51,9 +51,9 @@ class TargetDirectory:
         self._lock = threading.Lock()
 
     def resolve(self, names: Iterable[str], known_for_s: float = KNOWN_FOR_S) -> dict[str, Target]:
-        """Look up several targets with at most one request; ClusterError when the cluster does not answer.
+        """Look up several targets; a missing topic may be asked for a second time, after a pause.
 
-        The answer about a good target is believed for ``known_for_s``.
+        An answer about a good target is valid for ``known_for_s``. Raise ClusterError if the cluster does not answer.
         """
         now_s = self._now_s() + KNOWN_FOR_S - known_for_s
         with self._lock:
@@ -74,12 +74,12 @@ class TargetDirectory:
         return found
 
     def forget(self) -> None:
-        """Ask again next time: the broker has contradicted what is remembered."""
+        """Forget all answers, since the brokers have contradicted one: the next look-up asks again."""
         with self._lock:
             self._known.clear()
 
     def _doubtful(self, described: Mapping[str, Target]) -> list[str]:
-        """Topics of which one answer that they do not exist is not enough: those that did, and now and then others."""
+        """Return the missing topics to ask for again: topics that were seen before, and now and then all of them."""
         unknown = [name for name, target in described.items() if target.is_unknown]
         with self._lock:
             doubtful = [name for name in unknown if name in self._seen]
@@ -90,7 +90,7 @@ class TargetDirectory:
         return doubtful
 
     def _remember(self, described: Mapping[str, Target]) -> None:
-        """Which topics there are; one that is confirmed to be gone is a new one when it is back."""
+        """Note which topics exist; a topic that is confirmed to be gone counts as never seen."""
         gone = {name for name, target in described.items() if target.is_unknown}
         self._seen = (self._seen | described.keys()) - gone
         if len(self._seen) > MAX_REMEMBERED:
@@ -134,7 +134,7 @@ def _demands(future: "Future[dict[str, ConfigEntry]]") -> Demands:
     try:
         settings: Mapping[str, ConfigEntry] = future.result(DESCRIBE_TIMEOUT_S + 1)
     except (KafkaException, TimeoutError):
-        # Most often it is not authorised. Then the broker refuses, and it is found out by trying.
+        # Most often the router is not authorised. Then trials find the records that the broker refuses.
         return NO_DEMANDS
     values = {name: entry.value for name, entry in settings.items()}
     policies, most = values.get("cleanup.policy") or "", values.get("max.message.bytes") or ""

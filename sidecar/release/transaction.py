@@ -1,11 +1,12 @@
-"""One transaction of a delay partition as a value, and what may become of it.
+"""Values of a transaction: its content, its outcome, and the requests in it.
 
 ::
 
-    plan ──► screen ──► Transaction ──► commit ──► Outcome ──► confirm ──► tell whoever asked for something in it
+    plan ──► screen ──► Transaction ──► commit ──► Outcome ──► confirm ──► tell the owners of requests
 
-Everything in a transaction that is not a record that leaves is a *request*, and every request has an owner, who hears
-exactly one of three things: that it was committed, that the brokers refuse it, or that it was left out.
+A transaction contains records that leave, and *requests*. Every request has an owner. Unless the ownership of the
+partition ends before, the owner hears exactly one of three things: the request was committed, the brokers refuse it, or
+it was left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,26 +34,29 @@ KeyValue = tuple[bytes, bytes | None]
 
 
 class Owner(Protocol):
-    """Who has asked for something in a transaction; it is told what became of that before the next one is planned."""
+    """The owner of requests; it hears the fate of each request before the next transaction is planned."""
 
     def committed(self, request: "Request", offsets: Sequence[int], /) -> None:
-        """It was committed; ``offsets`` are those of its segments."""
+        """Note that the request was committed; ``offsets`` are the offsets of its segments."""
 
     def refused(self, request: "Request", why: str, /) -> None:
-        """The brokers refuse it, and the transaction was committed without it, or was given up where it cannot be."""
+        """Note that the brokers refuse the request.
+
+        The transaction was committed without it, or was given up if the request cannot be left out.
+        """
 
     def left_out(self, request: "Request", /) -> None:
-        """There was no room for it, or something else in the transaction was refused: ask for it again."""
+        """Note that the request was left out: it had no room, or another part was refused. It may be made again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What an owner wants to be in the next transaction beside the records that leave.
+    """Part of the next transaction that an owner asks for, beside the records that leave.
 
-    Segments to write, or a manifest to install, and keys to remove. A manifest is never in the transaction of a segment
-    it names, since the offset of a segment is only known once it is committed. ``removed`` are keys of the state topic,
-    ``reclaimed`` of the snapshots topic, ``withdrawn`` of the backfill topic. ``history`` has all rule epochs from
-    this transaction on, where it starts one.
+    It has segments to write or a manifest to install, and keys to remove. A manifest is never in the transaction of a
+    segment that it names, since the offset of a segment is only known after the commit. ``removed`` are keys of the
+    state topic, ``reclaimed`` keys of the snapshots topic, and ``withdrawn`` keys of the backfill topic. ``history``
+    has all rule epochs from this transaction on, if the request starts one.
     """
 
     owner: Owner
@@ -65,22 +69,22 @@ class Request:
 
     @property
     def size_bytes(self) -> int:
-        """What the segments cost in a transaction; anything else is small."""
+        """The bytes of the segments; all other parts are small."""
         return sum(len(value) for _, value in self.segments)
 
     @property
     def can_be_left_out(self) -> bool:
-        """Whether the rest of the transaction is right without it: the progress says nothing of it."""
+        """Says whether the transaction is right without the request: the progress does not name it."""
         return self.installs is None and self.history is None
 
     @property
     def may_be_refused(self) -> bool:
-        """Whether brokers refuse such things: large records, and what goes to a topic that may not be written to."""
+        """Says whether brokers may refuse the request: large records, or records for a topic that may be denied."""
         return bool(self.segments or self.withdrawn)
 
 
 class Timestamps(NamedTuple):
-    """What timestamps released records get: a mode, and those of targets that have their own."""
+    """The mode of the timestamps of released records, and the modes of targets with their own."""
 
     mode: str = "release"
     own_modes: Mapping[str, str] = {}
@@ -88,13 +92,14 @@ class Timestamps(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """All that becomes visible together.
+    """All records that become visible together.
 
-    ``appended`` comes back to whoever owns the partition then, as if a producer had written it. ``occurrences`` are
-    the records that leave, by offset, of recurring schedules. ``receipts`` are the answers to controls.
+    ``appended`` records go to the delay partition, and its owner reads them like records of a producer. ``occurrences``
+    has the occurrences of recurring schedules among the records that leave, by offset. ``receipts`` are the answers to
+    controls.
 
-    ``state`` is what it writes to the state topic beside progress, ``inventory`` what the state holds after that beside
-    progress and rules.
+    ``state`` are the records for the state topic beside progress. ``inventory`` describes the content of the state
+    after the transaction, beside progress and rules.
     """
 
     released: Sequence[Entry[Scheduled]]
@@ -110,27 +115,27 @@ class Transaction:
 
     @property
     def noted(self) -> list[Appended]:
-        """What is appended that has an id."""
+        """The appended records with an id."""
         return [each for each in self.appended if each.id_hash]
 
     def notes(self, placed: Mapping[int, int]) -> list[InTransit]:
-        """Where that lies, once it is written: ``placed`` has the offset of each, by that of what it follows."""
+        """Return the places of the appended records with an id; ``placed`` has them by the offsets they follow."""
         return [InTransit(Position(each.due_ms, placed[each.offset]), each.id_hash) for each in self.noted]
 
     def state_records(self, delay_topic_id: str, notes: Sequence[InTransit] = ()) -> list[KeyValue]:
-        """What it writes to the state topic; progress last, since that says what else there is."""
+        """Return the records for the state topic; progress is last, since it describes the others."""
         progress = encode_progress(self.progress, delay_topic_id, self.inventory)
         lots = lots_of(self.progress.number, notes).items()
         return [*self.state, *(encode_transit(*lot) for lot in lots), (PROGRESS_KEY, progress)]
 
 
 def state_of(requests: Sequence[Request]) -> list[KeyValue]:
-    """What these requests write to the state topic."""
+    """Return the records that these requests write to the state topic."""
     records: list[KeyValue] = []
     for request in requests:
         if request.history is not None:
             records.append((RULES_KEY, encode_history(request.history)))
-        # Of an adopted range nothing may be pending.
+        # No record of an adopted range may be pending.
         if request.installs is not None and (manifest := request.installs.manifest).segments:
             records.append((manifest_key(manifest.bucket_id), encode_manifest(manifest)))
         records += [(key, None) for key in request.removed]
@@ -138,7 +143,7 @@ def state_of(requests: Sequence[Request]) -> list[KeyValue]:
 
 
 class Outcome(Enum):
-    """What became of a transaction."""
+    """The outcome of a transaction."""
 
     COMMITTED = "it is visible as a whole"
     REFUSED = "a broker refuses something in it, and it was aborted"
@@ -149,9 +154,10 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """An outcome; ``offsets`` are those of the segments of each request, and ``error`` says why it is not committed.
+    """An outcome, and the error of a transaction that is not committed.
 
-    ``notes`` tell where what was appended lies that has an id.
+    ``offsets`` has the offsets of the segments of each request. ``notes`` are the places of the appended records with
+    an id.
     """
 
     outcome: Outcome
@@ -161,19 +167,19 @@ class Result:
     notes: Sequence[InTransit] = ()
 
     def give_up(self) -> NoReturn:
-        """Raise why it is not committed."""
+        """Raise the error of a transaction that is not committed."""
         assert self.error is not None, f"{self.outcome} without an error"
         raise self.error
 
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """What was found out about the records of a transaction that a broker refuses.
+    """The records of a transaction that a broker refuses.
 
-    * ``refused``: offsets of records that it refuses, and the reason.
-    * ``doubted``: topics that have refused batches of which not every record is decided.
-    * ``undecided``: offsets of records to such topics that there was not time enough for.
-    * ``unfollowed``: offsets of records whose next occurrence the delay topic refuses, and the reason.
+    * ``refused``: offsets of refused records, each with the reason.
+    * ``doubted``: topics that have refused a batch with an undecided record.
+    * ``undecided``: offsets of records for such topics that the search had no time for.
+    * ``unfollowed``: offsets of records whose appended record the delay topic refuses, each with the reason.
     * ``unanswered``: offsets of controls whose receipt the receipts topic refuses.
     """
 
@@ -188,15 +194,15 @@ class Transactions(Protocol):
     """The port to Kafka through which a partition writes."""
 
     def commit(self, transaction: Transaction) -> Result:
-        """Write and commit it; whatever the outcome, no transaction is open afterwards that could still be added to."""
+        """Write and commit a transaction; after any outcome no transaction is open that could still take records."""
 
     def find_refused(self, transaction: Transaction, within_s: float) -> Refusals:
         """Find out which records of a transaction a broker refuses, without making any of them visible.
 
-        What it raises ends the ownership of the partition.
+        Every error ends the ownership of the partition.
         """
 
 
 def adoption_in(requests: Sequence[Request]) -> Request | None:
-    """The request that adopts a bucket, if there is one."""
+    """Return the request that adopts a bucket; None if none does."""
     return next((each for each in requests if isinstance(each.installs, Adoption)), None)

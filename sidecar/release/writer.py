@@ -20,17 +20,17 @@ from sidecar.payload.records import Appended, Refused, Scheduled
 from sidecar.release.transaction import Transaction
 
 POLL_EVERY = 1_000
-"""Delivery reports are served after so many records: they overlap with what is on its way, and come in one go."""
+"""The number of records between two calls that serve delivery reports; other records are on their way then."""
 
 _MODES: Final = {"release": 0, "due": 1, "source": 2}
-"""Where timestamps come from, in the numbers of the kernel."""
+"""The modes of timestamps, in the numbers of the kernel."""
 
 TIMESTAMP_NOW = 0
-"""librdkafka's way of saying: when it is produced."""
+"""The value that makes librdkafka set the time of the call to produce."""
 
 
 class PartitionWriter:
-    """Produces to targets, to the router's own topics and to the delay topic; knows nothing of when or whether.
+    """Produces to targets, to the router's own topics and to the delay topic; callers decide about time and content.
 
     ``stripped`` are the headers that released records lose. They come from the configuration alone, which no policy
     changes, so they hold for as long as the partition is owned.
@@ -57,7 +57,7 @@ class PartitionWriter:
         self._native = kernel.writer(producer, stripped, self._source.encode())
 
     def release_all(self, transaction: Transaction) -> None:
-        """Produce all records that a transaction releases, by the kernel as far as it goes; it knows no occurrences."""
+        """Produce all records that a transaction releases; a kernel does it if no record is an occurrence."""
         if self._native is None or transaction.occurrences:
             self.release(transaction, transaction.released)
             return
@@ -65,7 +65,7 @@ class PartitionWriter:
         modes = {None: _MODES[mode]} | {target: _MODES[own] for target, own in own_modes.items()}
         listed, place, polled = list(transaction.released), 0, 0
         while place < len(listed):
-            # An error is for Python to meet again: it waits where the queue is full, and raises what must be raised.
+            # Python repeats the record that the kernel failed at: it waits if the queue is full, or raises the error.
             after, _ = self._native.release(listed, place, POLL_EVERY, modes)
             if after < min(place + POLL_EVERY, len(listed)):
                 self.release(transaction, listed[after : after + 1])
@@ -78,7 +78,7 @@ class PartitionWriter:
     def release(
         self, transaction: Transaction, entries: Iterable[Entry[Scheduled]], on_delivery: OnDelivery | None = None
     ) -> None:
-        """Produce each of these records of a transaction to each of its targets; the hottest loop without a kernel."""
+        """Produce these records of a transaction, each to all of its targets; the hottest loop without a kernel."""
         produce, headers_of = self.producer.produce, self._released.of
         mode, own_modes = transaction.timestamps
         occurrences = transaction.occurrences
@@ -87,7 +87,7 @@ class PartitionWriter:
             assert record is not None, f"offset {offset} was not re-read"
             key, value, headers, timestamp_ms = record
             _, targets, partition, own_key, deliver_id, _, _, shift_ms = schedule
-            due_ms -= shift_ms  # noqa: PLW2901 -- when it was asked for
+            due_ms -= shift_ms  # noqa: PLW2901 -- the requested time
             if own_key is not KEEP_KEY:
                 key = own_key
             released: Any = headers_of(headers, due_ms, offset, timestamp_ms, deliver_id)
@@ -112,7 +112,7 @@ class PartitionWriter:
     def reject(
         self, transaction: Transaction, offset: int, refused: Refused, on_delivery: OnDelivery | None = None
     ) -> None:
-        """Produce one record of a transaction to the rejected topic as it came, with the reason."""
+        """Produce one record of a transaction to the rejected topic, unchanged but for headers with the reason."""
         rejection, (key, value, headers, _), partition = refused
         if offset in transaction.occurrences:
             headers = [*headers, *series_headers(transaction.occurrences[offset], self._source)]
@@ -120,9 +120,9 @@ class PartitionWriter:
         self._produce(self._topic.rejected, value, key, partition, marked, TIMESTAMP_NOW, on_delivery)
 
     def append(self, appended: Appended, placed: dict[int, int], on_delivery: OnDelivery | None = None) -> None:
-        """Produce one record to the delay partition itself; once it is delivered, ``placed`` has its offset.
+        """Produce one record to the delay partition itself; after its delivery ``placed`` has its offset.
 
-        Records without an id are not noted. The key is the offset of the record that it follows.
+        Records without an id are not noted. The key in ``placed`` is the offset that the record follows.
         """
         key, value, headers, timestamp_ms = appended.record
         if appended.id_hash:
@@ -146,7 +146,10 @@ class PartitionWriter:
             self.answer(receipt)
 
     def write_requests(self, transaction: Transaction, notes: Sequence[InTransit]) -> list[dict[int, int]]:
-        """Produce everything else, progress last; of each request the offsets of its segments, once it is committed."""
+        """Produce the requests and the records for the state topic, progress last.
+
+        Return the offsets of the segments of each request by segment number; they are complete after the commit.
+        """
         offsets: list[dict[int, int]] = []
         for request in transaction.requests:
             offsets.append({})
