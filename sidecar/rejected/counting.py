@@ -37,7 +37,7 @@ class Counted(NamedTuple):
 
 
 class Counts:
-    """Counts the rejected records of each delay topic; reads them again only when the offsets of the topic have changed.
+    """Counts the rejected records of each delay topic; reads them again only when the topic has changed.
 
     Monitoring asks every half minute, and most of the time no record was rejected meanwhile.
     """

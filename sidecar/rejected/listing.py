@@ -60,7 +60,7 @@ class Page(NamedTuple):
 def page(
     config: Config, admin: AdminClient, topic: DelayTopicConfig, selection: Selection, begin: Position, most: int
 ) -> Page:
-    """Return up to ``most`` selected records from ``begin`` on; raise KafkaException when the cluster does not answer."""
+    """Return up to ``most`` selected records from ``begin`` on; raise KafkaException when no broker answers."""
     reading = _Reading(most, MOST_READ, time.monotonic() + READ_FOR_S)
     with RejectedLog(config, admin, topic.rejected) as log:
         for partition, offsets in sorted(log.committed().items()):

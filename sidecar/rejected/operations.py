@@ -13,7 +13,7 @@ from sidecar.rejected.selection import Selection
 class RejectedOperations:
     """Lists, counts and drives rejected records, by the name of the delay topic.
 
-    Methods raise ConfigError for a delay topic that does not exist, and KafkaException when the cluster does not answer.
+    Methods raise ConfigError for a delay topic that is not configured, and KafkaException when no broker answers.
     """
 
     def __init__(self, config: Config, admin: AdminClient) -> None:

@@ -16,7 +16,8 @@ def redriver(config: Config, rejected: str) -> Producer:
             "client.id": f"{config.router.group_id}-redrive",
             # Within the prefix that routers have a right on; the id of a delay partition ends with its number instead.
             "transactional.id": f"{config.router.group_id}.{rejected}.redrive",
-            # A run that is killed in a transaction holds up readers of the delay topic for so long, and up to 10 s more.
+            # A run that is killed in a transaction holds up readers of the delay topic for so long, and 10 s at most
+            # beyond it.
             "transaction.timeout.ms": 10_000,
             "message.timeout.ms": 5_000,
             "linger.ms": 5,

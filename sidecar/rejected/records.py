@@ -164,7 +164,7 @@ def _runs(offsets: Sequence[int]) -> Iterable[tuple[int, int]]:
 
 
 def _marked(raw: bytes, place: str) -> frozenset[int]:
-    """Return the offsets of a mark; raise DelayRouterError when it is unreadable, as a redrive could drive them twice."""
+    """Return the offsets of a mark; raise DelayRouterError for an unreadable one, whose records could go out twice."""
     found: set[int] = set()
     for part in _text(raw).split(","):
         match = _RANGE.fullmatch(part)

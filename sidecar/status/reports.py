@@ -1,4 +1,4 @@
-"""Reports of routers about their partitions: their form in the status topic, and the view of a group from all of them.
+"""Reports of routers about their partitions: the form in the status topic, and the view of a group from all of them.
 
 A record of the status topic has the key ``group/instance/part`` and a JSON value::
 
@@ -36,7 +36,7 @@ PARTITIONS_A_PART: Final = 200
 """Partitions in one part. Each takes about 2 kB at most, so a part is below the default size limit of brokers."""
 
 STALE_MS: Final = 30_000
-"""Age above which a report no longer counts. A router reports at least every 10 s; after three times that it is gone."""
+"""Age above which a report does not count. A router reports every 10 s at least; after three times that it is gone."""
 
 MAX_REPORT_BYTES: Final = 4 << 20
 _MAX_WHY: Final = 500
