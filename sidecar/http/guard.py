@@ -55,7 +55,7 @@ def role_for(method: str, path: str) -> Role:
     """Return the role that a request takes."""
     if method in READING:
         return Role.READ
-    # Producers of records do not set policies, and operators do not write records.
+    # Producers do not set policies, and operators write no records but controls.
     return Role.PRODUCE if _writes_record(method, path) else Role.OPERATE
 
 

@@ -6,7 +6,8 @@ not exist would always be green.
 
 Every client that can reach the port may ask, so no client may cost much. A probe is never refused and never waits for
 other clients: there is always room for its connection (:mod:`sidecar.http.listening`), and its answer is made again
-only so often that this takes a tenth of a core. All other requests of a client are refused (429) beyond a rate.
+only so often that this takes a tenth of a core (more only where making it takes longer than 0.1 s). All other requests
+of a client are refused (429) beyond a rate.
 """
 
 import json
