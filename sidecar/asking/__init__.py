@@ -1,6 +1,6 @@
-"""How a command reaches a group of routers: by Kafka itself, by the admin API of one, or one router by its probes.
+"""Reaches a group of routers from a command: through Kafka, the admin API of a router, or the probes of one router.
 
 May import: ``rejected``, ``status``, ``policies``, ``topics``, ``kafka``, ``config``. Begin with
-:mod:`sidecar.asking.side`, what can be asked and changed either way; :mod:`sidecar.asking.checking` is ``check``.
-Loading these takes longer than a shell waits for a completion, so the command line does it when it asks.
+:mod:`sidecar.asking.side`, the questions and changes of both ways; :mod:`sidecar.asking.checking` is ``check``.
+These modules take longer to load than a shell waits for a completion, so the command line loads them on demand.
 """

@@ -1,4 +1,4 @@
-"""The admin API from the other side: the same questions and changes as straight to Kafka, over HTTP."""
+"""Client of the admin API: the same questions and changes as :mod:`sidecar.asking.kafka_side`, over HTTP."""
 
 import json
 import ssl
@@ -18,7 +18,7 @@ from sidecar.policies.switches import SwitchKey, switch_of
 from sidecar.policies.table import EffectiveValue
 from sidecar.status.answers import Answer, LookupAnswer, PendingAnswer, SchedulesAnswer, StatusAnswer, TopicAnswer
 
-# Most commands have nothing to do with rejected records, and need not load them.
+# Most commands do not use rejected records, so the modules are not imported at run time.
 if TYPE_CHECKING:
     from sidecar.finding.wanted import Wanted
     from sidecar.rejected.listing import Position
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "/api/v1"
 TIMEOUT_S: Final = 30.0
-"""The API ends a call by itself before this."""
+"""Timeout of a request; the API itself ends a call earlier."""
 
 MAX_TOKEN_BYTES: Final = 4_096
 _SHOWN: Final = 500
@@ -39,7 +39,7 @@ A = TypeVar("A", bound=Answer)
 
 
 def read_token(file: Path) -> str:
-    """The token in a file of one line; ConfigError when it is none. The text of the file stands in no message."""
+    """Return the token in a file of one line; raise ConfigError, without text of the file, when it holds no token."""
     try:
         raw = file.read_bytes()
     except OSError as error:
@@ -53,7 +53,8 @@ def read_token(file: Path) -> str:
 class ApiClient:
     """Inquiries and operations of the router at ``url``; for one thread.
 
-    ConfigError for what cannot be, as the router words it, DelayRouterError when it does not answer as one.
+    Methods raise ConfigError, in the words of the router, for an impossible request, and DelayRouterError when the
+    answer is not that of a router.
     """
 
     def __init__(self, url: str, token: str, ca_file: Path | None = None) -> None:
@@ -69,11 +70,11 @@ class ApiClient:
 
     @property
     def is_in_the_clear(self) -> bool:
-        """Whether others on the way could read the token."""
+        """True when the token travels over the network without encryption."""
         return self._tls is None and self._host not in _LOOPBACK
 
     def status(self, topic: str = "") -> StatusAnswer:
-        """As ``Inquiries.status``; of one topic the routers are those that serve it."""
+        """Answer ``Inquiries.status``; for one topic, the routers in the answer are those that serve it."""
         if not topic:
             return self._ask(StatusAnswer, "/topics")
         found = self._ask(TopicAnswer, f"/topics/{_quoted(topic)}")
@@ -81,15 +82,15 @@ class ApiClient:
         return StatusAnswer(topics=(found,), instances=tuple(sorted(serving)))
 
     def pending(self, topic: str) -> PendingAnswer:
-        """As ``Inquiries.pending``."""
+        """Answer ``Inquiries.pending``."""
         return self._ask(PendingAnswer, f"/topics/{_quoted(topic)}/pending")
 
     def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
-        """As ``Inquiries.lookup``."""
+        """Answer ``Inquiries.lookup``."""
         return self._ask(LookupAnswer, f"/topics/{_quoted(topic)}/partitions/{partition}/records/{offset}")
 
     def schedules(self, wanted: "Wanted", begin: str, most: int) -> SchedulesAnswer:
-        """As ``Inquiries.schedules``."""
+        """Answer ``Inquiries.schedules``."""
         asked: dict[str, object] = {
             "id": None if wanted.deliver_id is None else wanted.deliver_id.decode(),
             "due_from_ms": wanted.due_from_ms,
@@ -103,17 +104,17 @@ class ApiClient:
         return self._ask(SchedulesAnswer, f"/topics/{_quoted(wanted.topic)}/schedules?{given}")
 
     def policies(self) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-        """Values of every policy by scope, and those that cannot be understood with the reason."""
+        """Return the values of every policy by scope, and the unreadable policies with the reason of each."""
         found = self._request("GET", "/policies")
         return found["policies"], found["unreadable"]
 
     def policy_changes(self) -> list[dict[str, Any]]:
-        """As ``Side.policy_changes``."""
+        """Answer ``Side.policy_changes``."""
         found: list[dict[str, Any]] = self._request("GET", "/policies/changes")["changes"]
         return found
 
     def effective(self, topic: str, target: str = "") -> dict[str, EffectiveValue]:
-        """Every key with the value that holds, and where it comes from."""
+        """Return the effective value of every key, with its origin."""
         query = "?" + urlencode({"target": target}) if target else ""
         found = self._request("GET", f"/topics/{_quoted(topic)}/policy{query}")
         return {key: EffectiveValue(each["value"], each["origin"]) for key, each in found["values"].items()}
@@ -127,7 +128,7 @@ class ApiClient:
         self._request("DELETE", _path_of(scope))
 
     def switch(self, scope: Scope, key: SwitchKey, *, on: bool, until_ms: int | None = None, reason: str = "") -> None:
-        """Pause or drain a delay topic or pause a target, or end that; a pause may end by itself and have a reason."""
+        """Pause or drain a delay topic, pause a target, or end that; a pause may have an end and a reason."""
         switch = switch_of(scope.kind, key, on=on)
         body = {"confirm": scope.name} if switch.needs_confirmation else {}
         if until_ms is not None:
@@ -137,7 +138,7 @@ class ApiClient:
         self._request("POST", f"/{_KINDS[scope.kind]}/{_quoted(scope.name)}/{switch.verb}", body)
 
     def rejected(self, selection: "Selection", begin: "Position", most: int) -> dict[str, Any]:
-        """As ``Side.rejected``."""
+        """Answer ``Side.rejected``."""
         asked = {"code": sorted(selection.codes), "id": [each.decode() for each in sorted(selection.ids)]}
         asked.update({"limit": [str(most)], "from": [f"{begin[0]}/{begin[1]}"]})
         asked.update({key: [str(value)] for key, value in _times_of(selection).items()})
@@ -146,7 +147,7 @@ class ApiClient:
         return found
 
     def redrive(self, order: "Order", on_progress: "Progress") -> dict[str, int]:  # noqa: ARG002 - one call, one answer
-        """As ``Side.redrive``, but within the time and the number of one call, by a router."""
+        """Let the router drive records again as ``Side.redrive`` does, within the time and number of one call."""
         selection, changes = order.selection, order.changes
         body = {
             "codes": sorted(selection.codes),
@@ -162,7 +163,7 @@ class ApiClient:
         return {key: value for key, value in found.items() if key != "dry_run"}
 
     def close(self) -> None:
-        """Nothing to do: each request has a connection of its own."""
+        """Do nothing: each request has a connection of its own."""
 
     def _ask(self, shape: type[A], path: str) -> A:
         try:

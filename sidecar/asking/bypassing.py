@@ -1,4 +1,4 @@
-"""Which targets get records from producers that should write to the delay topic; ``check`` warns of them."""
+"""Finds the targets that get records from producers that should write to the delay topic; ``check`` warns of them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -13,7 +13,7 @@ from sidecar.topics.findings import Finding, ok, warn
 
 
 def findings(config: Config, admin: AdminClient) -> Iterator[Finding]:
-    """Read the tails of all targets that exist, and tell of records that were written past the delay topic."""
+    """Read the newest records of all existing targets, and yield findings on records that bypass the delay topic."""
     existing = admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
     partitions = {name: len(topic.partitions) for name, topic in existing.items() if topic.partitions}
     targets = targets_of(config, partitions)
@@ -40,7 +40,7 @@ def targets_of(config: Config, existing: Iterable[str]) -> dict[str, list[str]]:
 
 
 def told(targets: Mapping[str, list[str]], read: Mapping[str, Tail]) -> Iterator[Finding]:
-    """Yield a warning for each target with such records, and a word on each target that could not be read."""
+    """Yield a warning for each target with such records, and a finding for each target that could not be read."""
     for name, delay_topics in targets.items():
         tail, thing = read[name], f"target topic {name}"
         if tail.bypassing:

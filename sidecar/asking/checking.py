@@ -1,4 +1,4 @@
-"""What ``check`` has to say, and what ``init`` must know, of the cluster where policies have a say too."""
+"""Findings of ``check``, and facts for ``init``, that depend on the cluster and on the policies."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ _WHAT: Final = {"due": "due time", "source": "time of sending"}
 
 
 def report(config: Config) -> list[Finding]:
-    """All findings, with a cluster that does not answer as one of them."""
+    """Return all findings; a cluster that does not answer is one of them."""
     try:
         client = reach.connect(config)
     except reach.UnreachableError as unreachable:
@@ -38,9 +38,9 @@ def report(config: Config) -> list[Finding]:
 
 
 def stamped_targets(config: Config) -> frozenset[str]:
-    """Targets that are to have another time than that of release; by configuration alone where policies cannot be read.
+    """Return the targets whose records get another timestamp than the time of release.
 
-    Findings of ``init`` and ``check`` tell why they cannot.
+    Where the policies cannot be read, go by the configuration alone; findings of ``init`` and ``check`` tell why.
     """
     policies = PoliciesOnDemand(config)
     try:
@@ -53,9 +53,9 @@ def stamped_targets(config: Config) -> frozenset[str]:
 def timestamp_findings(
     bootstrap: str, stamped: Iterable[Stamp], settings: Mapping[str, dict[str, str] | None]
 ) -> Iterator[Finding]:
-    """Targets with the brokers' own time, where a delay topic is to give records another; by settings of each topic.
+    """Yield a warning for each target where the brokers overwrite the timestamp that a delay topic stamps.
 
-    Of one that is not there, or whose settings may not be described, nothing is said.
+    ``settings`` has the settings of each topic. A target that does not exist or may not be described gets no warning.
     """
     for topic, target, mode, said_by in stamped:
         if (settings.get(target) or {}).get(_TYPE) == "LogAppendTime":

@@ -1,7 +1,7 @@
-"""The memory limit of the container that ``check`` runs in, compared with the memory that a router may take.
+"""Compares the memory limit of the container that ``check`` runs in with the memory that a router may take.
 
-A client unpacks all batches of a fetch together, and one that unpacks to far more than it takes in the log (a
-compression bomb) kills a process whose limit does not have room for it, at each start again.
+A client unpacks all batches of a fetch together. A batch that unpacks to far more than its size in the log (a
+compression bomb) kills a process whose limit has no room for it, and again at each restart.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,20 +18,20 @@ from sidecar.topics.retention import DEFAULT_MAX_MESSAGE_BYTES
 
 MIB: Final = 1_048_576
 PROCESS_BYTES: Final = 350 * MIB
-"""Beside payload and what is unpacked: as in OPERATIONS, 'How much it takes'."""
+"""Memory beside payload and unpacked batches, as in OPERATIONS, 'How much it takes'."""
 
 PARTITION_BYTES: Final = 2 * MIB
 
 UNPACKED_TIMES: Final[Mapping[str, int]] = {"uncompressed": 1, "gzip": 1_032, "lz4": 255, "snappy": 21}
-"""So many times as much a batch may unpack to, by codec; the formats allow no more."""
+"""Largest ratio of unpacked to packed size that the format of each codec allows."""
 
 MOST_TIMES: Final = max(UNPACKED_TIMES.values())
 LEAST_BATCH_BYTES: Final = 16_384
-"""A smaller limit is no way out: what producers send in one batch by default."""
+"""Default batch size of producers; a smaller limit for batches is no remedy."""
 
 ANY_CODEC: Final = "producer"
 NO_LIMIT_BYTES: Final = 1 << 60
-"""Version 1 of cgroups says so much, or more, where there is no limit."""
+"""Limits from this value on mean no limit: version 1 of cgroups has no other sign for it."""
 
 _ROOTS: Final = (
     ("/sys/fs/cgroup", "memory.max"),
@@ -84,7 +84,7 @@ def _remedies(config: Config, largest: TopicFacts, needed: int, room: int) -> It
 
 
 def unpacked_bytes(config: Config, facts: TopicFacts) -> int:
-    """Return the most bytes that the client unpacks a fetch of this topic to, where one batch of zstd is in it."""
+    """Return the most bytes that the client unpacks a fetch of this topic to, with at most one batch of zstd in it."""
     codec, zstd_bytes = _codec(facts), most_unpacked_bytes(config.kafka)
     if codec == "zstd":
         return zstd_bytes

@@ -1,4 +1,4 @@
-"""One question over HTTP, for commands."""
+"""Sends one HTTP request, for commands."""
 
 import http.client
 import ssl
@@ -12,7 +12,7 @@ MAX_BODY_BYTES: Final = 64 << 20
 
 
 def parts_of(url: str, wanted: str) -> SplitResult:
-    """The parts of an http or https URL; ConfigError for any other, with the text of what is ``wanted``."""
+    """Return the parts of an http or https URL; raise ConfigError with the text ``wanted`` for any other."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ConfigError(wanted)
@@ -30,7 +30,10 @@ def exchange(
     body: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> tuple[int, bytes]:
-    """Status and body of the answer for ``path`` below a valid URL; DelayRouterError with ``hint`` without one."""
+    """Return status and body of the answer for ``path`` below a valid URL.
+
+    Raise DelayRouterError with ``hint`` when no answer comes.
+    """
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port
     connection = (

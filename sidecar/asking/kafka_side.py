@@ -1,4 +1,4 @@
-"""Questions and changes straight to Kafka: the status topic, the policies topic and the brokers."""
+"""Answers questions and makes changes through Kafka itself: the status topic, the policies topic and the brokers."""
 
 import getpass
 import os
@@ -23,11 +23,11 @@ from sidecar.status.report_reader import ReportsOnDemand
 from sidecar.topics import reach
 
 COMMAND: Final = "command"
-"""Through what a policy is changed that says so."""
+"""Name of the command line as the origin of a policy change."""
 
 
 class KafkaSide(Operations):
-    """Straight to Kafka, with the configuration of a router."""
+    """Implements :class:`sidecar.asking.side.Side` through Kafka, with the configuration of a router."""
 
     def __init__(self, config: Config) -> None:
         config.require_delay_topics()
@@ -41,43 +41,43 @@ class KafkaSide(Operations):
         return GroupInquiries(self._config, self._client, self._all_policies, reports).start()
 
     def status(self, topic: str = "") -> StatusAnswer:
-        """As ``Inquiries.status``."""
+        """Answer ``Inquiries.status``."""
         self._all_policies.settle()
         return self._inquiries.status(topic)
 
     def pending(self, topic: str) -> PendingAnswer:
-        """As ``Inquiries.pending``."""
+        """Answer ``Inquiries.pending``."""
         return self._inquiries.pending(topic)
 
     def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
-        """As ``Inquiries.lookup``."""
+        """Answer ``Inquiries.lookup``."""
         return self._inquiries.lookup(topic, partition, offset)
 
     def schedules(self, wanted: Wanted, begin: str, most: int) -> SchedulesAnswer:
-        """As ``Inquiries.schedules``."""
+        """Answer ``Inquiries.schedules``."""
         return self._inquiries.schedules(wanted, begin, most)
 
     def policies(self) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-        """Values of every policy by scope, and those that cannot be understood with the reason."""
+        """Return the values of every policy by scope, and the unreadable policies with the reason of each."""
         table = self.table()
         return {str(scope): plain_of(policy) for scope, policy in table.policies.items()}, dict(table.unreadable)
 
     def policy_changes(self) -> list[dict[str, Any]]:
-        """As ``Side.policy_changes``."""
+        """Answer ``Side.policy_changes``."""
         return [each.as_json() for each in reversed(self.table().changes)]
 
     def rejected(self, selection: Selection, begin: Position, most: int) -> dict[str, Any]:
-        """As ``Side.rejected``."""
+        """Answer ``Side.rejected``."""
         topic = self._config.require_delay_topic(selection.topic)
         return listing.page(self._config, self._client, topic, selection, begin, most).as_json()
 
     def redrive(self, order: Order, on_progress: Progress) -> dict[str, int]:
-        """As ``Side.redrive``."""
+        """Drive records again as ``Side.redrive`` says."""
         topic = self._config.require_delay_topic(order.selection.topic)
         return redriving.redrive(self._config, self._client, topic, order, on_progress).as_json()
 
     def close(self) -> None:
-        """Let go of the status topic."""
+        """Close the clients of the inquiries, if any were made."""
         if "_inquiries" in self.__dict__:
             self._inquiries.close()
 
@@ -86,6 +86,6 @@ def _whoever_runs_this() -> Origin:
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
-        # Of a container, whose user has no name.
+        # The user of a container may have no name.
         user = f"uid {os.getuid()}"
     return Origin(user, COMMAND, socket.gethostname())

@@ -1,7 +1,7 @@
-"""Records that a delay topic must still keep, compared with its retention: what ``check`` says of them.
+"""Compares the records that a delay topic must still keep with its retention, for ``check``.
 
-The state topic tells the lowest offset that is needed, whether a router runs or not. Brokers remove a record that is
-older than the retention whenever they get to it, and with whole files of the log, so that it may stay for hours.
+The state topic tells the lowest offset that is needed, whether a router runs or not. Brokers remove records only now
+and then, in whole log segments, so a record that is older than the retention may stay for hours.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from snapshots.state import StoredState, fold_state
 
 MS_PER_S: Final = 1_000
 SHOWN: Final = 3
-"""Partitions that are named."""
+"""Most partitions that a finding names."""
 
 
 class Needed(NamedTuple):
@@ -40,7 +40,7 @@ class Needed(NamedTuple):
 def findings(config: Config, answers: Mapping[str, Described], now_ms: int) -> Iterator[Finding]:
     """Compare the oldest needed record of each delay topic with the retention of the topic; ``answers`` describe them.
 
-    Nothing is said of a topic that keeps records for ever, is not there, or may not be described.
+    A topic that keeps records for ever, does not exist or may not be described gets no finding.
     """
     for topic in config.delay_topics:
         facts = answers.get(topic.name)
@@ -52,12 +52,12 @@ def findings(config: Config, answers: Mapping[str, Described], now_ms: int) -> I
 
 
 def needed_from(state: StoredState) -> int:
-    """Return the lowest offset of the delay topic that is needed, by a stored state."""
+    """Return the lowest offset of the delay topic that a stored state still needs."""
     return delay_topic_needed_from(state.progress, [_bucket(state, number) for number in range(len(state.buckets))])
 
 
 def compared(topic: DelayTopicConfig, bootstrap: str, needed: Sequence[Needed], keeps_ms: int, now_ms: int) -> Finding:
-    """Compare the first needed record of each partition with the time that the topic keeps records for."""
+    """Compare the age of the first needed record of each partition with the retention of the topic."""
     thing = f"delay topic {topic.name}"
     old = sorted((each for each in needed if now_ms - each.timestamp_ms > keeps_ms), key=lambda each: each.timestamp_ms)
     if not old:
@@ -92,7 +92,7 @@ def _finding(config: Config, topic: DelayTopicConfig, facts: TopicFacts, keeps_m
 
 
 def _needed(readers: Readers, topic: DelayTopicConfig, facts: TopicFacts, partition: int) -> Needed | None:
-    """Return the first record of a partition that is needed; None where there is none, or no state tells."""
+    """Return the first needed record of a partition; None where no record is needed or no valid state is stored."""
     records, _ = readers.state_since((topic.state, partition), 0)
     state = fold_state((record.key, record.value) for record in records)
     if state is None or state.delay_topic_id != facts.topic_id:

@@ -1,6 +1,6 @@
-"""``delay-router status``: ask a running router over HTTP, and put its answers into one picture.
+"""Asks a running router over HTTP for ``delay-router status`` and combines its answers.
 
-The router is asked what a probe and Prometheus ask it; there is no other way in.
+The requests are those of a probe and of Prometheus (``/readyz`` and ``/metrics``).
 """
 
 import json
@@ -14,14 +14,14 @@ from sidecar.asking.http_client import exchange, parts_of
 from sidecar.durations import rough_duration
 from sidecar.lateness import quantile_s
 
-# Loaded when metrics are read, which few commands do.
+# Few commands read metrics, so the parser is loaded only when one does.
 if TYPE_CHECKING:
     from prometheus_client import Metric
     from prometheus_client.samples import Sample
 
 TIMEOUT_S: Final = 5.0
 RETENTION_WARNING_MS: Final = 86_400_000
-"""How long before retention removes a record that is needed ``status`` begins to warn."""
+"""Time before retention removes a needed record from which on ``status`` warns."""
 
 _PREFIX: Final = "delay_router_"
 
@@ -30,7 +30,8 @@ _PREFIX: Final = "delay_router_"
 class TopicStatus:
     """Sums of one delay topic since the router started; lateness in ms, None before the first release.
 
-    ``by_due`` is what is pending now, as (upper bound of the time to go, in seconds, as a label, and records).
+    ``by_due`` counts the pending records by due time, as pairs of a label, which is the upper bound of the time to go
+    in seconds, and the number of records.
     """
 
     topic: str
@@ -44,7 +45,7 @@ class TopicStatus:
     by_due: tuple[tuple[str, int], ...] = ()
 
     def as_json(self) -> dict[str, object]:
-        """For scripts."""
+        """Return the sums for scripts."""
         return {
             "indexed": self.indexed,
             "released": self.released,
@@ -59,7 +60,7 @@ class TopicStatus:
 
 @dataclass(frozen=True, slots=True)
 class RouterStatus:
-    """What a router says about itself: the body of ``/readyz``, sums by topic, and what it is made of."""
+    """A router's account of itself: the body of ``/readyz``, sums by topic, and its build (versions and kernel)."""
 
     ready: bool
     body: dict[str, Any]
@@ -67,13 +68,13 @@ class RouterStatus:
     build: dict[str, str]
 
     def as_json(self) -> dict[str, object]:
-        """For scripts."""
+        """Return the status for scripts."""
         topics = {topic.topic: topic.as_json() for topic in self.topics}
         return {**self.body, "ready": self.ready, "topics": topics, "build": self.build}
 
 
 def retention_warnings(body: dict[str, Any], now_ms: int) -> list[str]:
-    """Partitions whose delay topic will soon, or may already, have removed what is still needed."""
+    """Return a warning for each partition whose needed records retention will soon remove, or may have removed."""
     warnings = []
     for name, each in sorted(body.get("partitions", {}).items()):
         since_ms, retention_ms = each.get("needed_since_ms"), each.get("retention_ms")
@@ -88,7 +89,7 @@ def retention_warnings(body: dict[str, Any], now_ms: int) -> list[str]:
 
 
 def ask(url: str) -> RouterStatus:
-    """Ask the router at `url`; DelayRouterError when it does not answer as one."""
+    """Ask the router at `url`; raise DelayRouterError when the answer is not that of a router."""
     code, body = _get(url, "/readyz")
     try:
         readiness = json.loads(body)
@@ -102,12 +103,12 @@ def ask(url: str) -> RouterStatus:
 
 
 def build_of(metrics: str) -> dict[str, str]:
-    """Versions and kernel of a router from a page of metrics; nothing of one that does not tell."""
+    """Return versions and kernel of a router from its metrics; empty for a router that does not report them."""
     return next((each.samples[0].labels for each in _families(metrics) if each.name == f"{_PREFIX}build_info"), {})
 
 
 def topics_of(metrics: str) -> list[TopicStatus]:
-    """Sums by delay topic from a page of metrics."""
+    """Return the sums of each delay topic from the metrics of a router."""
     samples = [sample for family in _families(metrics) for sample in family.samples]
     names = sorted({sample.labels["topic"] for sample in samples if sample.labels.get("topic")})
     return [_topic(name, [sample for sample in samples if sample.labels.get("topic") == name]) for name in names]
@@ -139,7 +140,7 @@ def _topic(name: str, samples: "list[Sample]") -> TopicStatus:
 
 
 def _by_due(samples: "Iterable[Sample]") -> tuple[tuple[str, int], ...]:
-    """Records in each range, from the cumulated gauge."""
+    """Return the number of records in each range, from the cumulative gauge."""
     cumulated = sorted(
         (float(sample.labels["within"]), sample.labels["within"], int(sample.value))
         for sample in samples

@@ -1,4 +1,4 @@
-"""What an operator may ask a group of routers and change in it, whichever way it is reached."""
+"""Questions to a group of routers and changes in it, independent of the way that reaches the group."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
@@ -8,7 +8,7 @@ from sidecar.policies.switches import Switches
 from sidecar.policies.table import EffectiveValue
 from sidecar.status.answers import Inquiries
 
-# Most commands have nothing to do with rejected records, and need not load them.
+# Most commands do not use rejected records, so the modules are not imported at run time.
 if TYPE_CHECKING:
     from sidecar.rejected.listing import Position
     from sidecar.rejected.redriving import Order, Progress
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 class Side(Inquiries, Switches, Protocol):
-    """Questions and changes; errors as of ``Inquiries`` and :class:`sidecar.policies.operations.Operations`."""
+    """Questions and changes; raises as ``Inquiries`` and :class:`sidecar.policies.operations.Operations` do."""
 
     def policies(self) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-        """Values of every policy by scope, and those that cannot be understood with the reason."""
+        """Return the values of every policy by scope, and the unreadable policies with the reason of each."""
 
     def policy_changes(self) -> list[dict[str, Any]]:
-        """Who changed which policy, the newest first, as :meth:`sidecar.policies.origin.Change.as_json` has it."""
+        """Return the changes of policies, the newest first, as :meth:`sidecar.policies.origin.Change.as_json` does."""
 
     def effective(self, topic: str, target: str = "") -> dict[str, EffectiveValue]:
-        """Every key with the value that holds, and where it comes from."""
+        """Return the effective value of every key, with its origin."""
 
     def change(self, scope: Scope, values: Mapping[str, object], unset: Iterable[str] = ()) -> object:
         """Set some values of a policy and unset others."""
@@ -34,10 +34,10 @@ class Side(Inquiries, Switches, Protocol):
         """Remove a policy."""
 
     def rejected(self, selection: "Selection", begin: "Position", most: int) -> dict[str, Any]:
-        """A page of rejected records, as :meth:`sidecar.rejected.listing.Page.as_json` has it."""
+        """Return a page of rejected records, in the form of :meth:`sidecar.rejected.listing.Page.as_json`."""
 
     def redrive(self, order: "Order", on_progress: "Progress") -> dict[str, int]:
-        """Drive rejected records again; the counts of :class:`sidecar.rejected.redriving.Report`."""
+        """Drive rejected records again; return the counts of :class:`sidecar.rejected.redriving.Report`."""
 
     def close(self) -> object:
-        """Let go of what is open."""
+        """Close the clients."""

@@ -1,4 +1,4 @@
-"""What an operator asks and does: ``pending``, ``lookup``, ``pause``, ``resume``, ``drain``, ``undrain``."""
+"""The commands of operators: ``pending``, ``lookup``, ``pause``, ``resume``, ``drain``, ``undrain``."""
 
 import math
 import time
@@ -106,7 +106,7 @@ def _scope_of(topic: str, target: str) -> Scope:
 
 
 def _length_ms(_: click.Context, __: click.Parameter, given: str) -> int:
-    """Of ``--for``; 0 where it is not given."""
+    """Return the value of ``--for`` in ms; 0 where it is not given."""
     try:
         length_ms = parse_duration_ms(given) if given else 0
     except ValueError as error:

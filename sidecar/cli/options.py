@@ -1,4 +1,4 @@
-"""What the commands share: options, how the configuration is loaded, and exit codes."""
+"""Options and exit codes of the commands, and the loading of the configuration."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ import click
 from index.times import parse_instant_ms, parse_number
 from sidecar.config.sources import ENV_FILE
 
-# Loaded when a configuration is: neither a list of commands nor a completion needs these.
+# These are loaded together with a configuration: neither a list of commands nor a completion needs them.
 if TYPE_CHECKING:
     from sidecar.config.model import Config
     from sidecar.topics.findings import Finding
@@ -23,7 +23,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def config_option(command: Command) -> Command:
-    """``--config FILE``, as the argument ``config_file``."""
+    """Add ``--config FILE``, as the argument ``config_file``."""
     option = click.option(
         "--config",
         "-c",
@@ -36,17 +36,17 @@ def config_option(command: Command) -> Command:
 
 
 def json_option(command: Command) -> Command:
-    """``--json``, as the argument ``as_json``."""
+    """Add ``--json``, as the argument ``as_json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")(command)
 
 
 class Instant(click.ParamType[int, Any]):
-    """RFC 3339 with an offset, or epoch milliseconds; as milliseconds."""
+    """An instant in RFC 3339 with an offset, or in epoch milliseconds; its value is in epoch milliseconds."""
 
     name = "INSTANT"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read it."""
+        """Return the instant in epoch milliseconds."""
         raw = str(value).encode()
         try:
             return parse_number(raw) if raw.isdigit() else parse_instant_ms(raw)
@@ -55,7 +55,7 @@ class Instant(click.ParamType[int, Any]):
 
 
 def headers_given(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
-    """Callback of an option that is given as ``NAME=VALUE``, any number of times."""
+    """Parse the values of an option that is given as ``NAME=VALUE``, any number of times."""
     headers = []
     for text in given:
         name, equals, value = text.partition("=")
@@ -66,9 +66,9 @@ def headers_given(_: click.Context, __: click.Parameter, given: tuple[str, ...])
 
 
 def load(config_file: Path | None) -> "Config":
-    """The configuration; only errors are logged, and those of Kafka clients with ``--verbose`` alone.
+    """Load the configuration, and log only errors; log Kafka clients with ``--verbose`` alone.
 
-    A client tells of each attempt to connect; a command asks whether anybody answers and says why not, once.
+    A client logs each attempt to connect, but a command tells only once why no broker answers.
     """
     from sidecar.config import model as configuration  # noqa: PLC0415 - see above
     from sidecar.logs import events  # noqa: PLC0415 - see above
@@ -82,11 +82,11 @@ def load(config_file: Path | None) -> "Config":
 
 
 def is_verbose() -> bool:
-    """Whether the command was called as ``delay-router --verbose COMMAND``."""
+    """Say whether the command was called as ``delay-router --verbose COMMAND``."""
     context = click.get_current_context(silent=True)
     return bool(context and context.find_root().params.get("verbose"))
 
 
 def exit_code(findings: "Iterable[Finding]") -> int:
-    """1 when any finding is an error."""
+    """Return ``FAILED`` when any finding is an error, otherwise ``DONE``."""
     return FAILED if any(finding.is_error for finding in findings) else DONE

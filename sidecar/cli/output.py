@@ -1,6 +1,6 @@
-"""What commands print: JSON for scripts; tables, findings, times and a small bar chart for people.
+"""Prints the output of commands: JSON for scripts; tables, findings, times and a small bar chart for people.
 
-What draws tables is loaded when there is one to draw: it takes longer than many a command.
+The library that draws tables is loaded only for a table: it takes longer to load than many a command takes.
 """
 
 import json
@@ -48,14 +48,14 @@ _STYLES: Final[Mapping[Level, Mapping[str, Any]]] = {
 
 
 def print_json(value: object) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document on stdout."""
     click.echo(json.dumps(value, indent=2))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, folding: Collection[str]) -> None:
-    """A table on stdout without lines between; where it is too wide for the terminal, cells of ``folding`` are folded.
+    """Print a table without rules on stdout; where the terminal is too narrow, fold the cells of columns ``folding``.
 
-    With nothing to fold it is as wide as it needs. A column in which no row says anything is left out.
+    Without such columns the table may be wider than the terminal. A column that is empty in every row is left out.
     """
     from rich.console import Console  # noqa: PLC0415 - see above
     from rich.table import Table  # noqa: PLC0415 - see above
@@ -72,7 +72,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, foldin
 
 
 def print_entries(entries: Iterable[tuple[str, str]]) -> None:
-    """For what does not fit the columns of a table: a line on stdout, and below it, indented, what there is to say."""
+    """Print entries that do not fit a table: a line on stdout and, below it and indented, its text."""
     for line, said in entries:
         click.echo(printable(line))
         if said:
@@ -80,17 +80,17 @@ def print_entries(entries: Iterable[tuple[str, str]]) -> None:
 
 
 def width() -> int:
-    """Columns of the terminal; into a pipe or file everything is as wide as it needs."""
+    """Return the columns of the terminal; ``UNLIMITED`` for a pipe or a file."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else UNLIMITED
 
 
 def printable(text: str) -> str:
-    """The text as a terminal may be given it: whoever writes records may have put its commands into an id."""
+    """Replace characters that are not printable: the id of a record may hold commands to the terminal."""
     return "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 
 def print_findings(findings: Sequence[Finding]) -> None:
-    """A paragraph a finding; the remedy below it, unbroken so that it can be copied."""
+    """Print a paragraph for each finding, and its remedy below it on one line, so that it can be copied."""
     for finding in findings:
         level = finding.level.value
         first, *others = _folded(f"{level:5} {finding.thing}: {finding.message}")
@@ -102,7 +102,7 @@ def print_findings(findings: Sequence[Finding]) -> None:
 
 
 def print_sentence(text: str) -> None:
-    """A line on stdout, folded at the end of the terminal; what follows on is indented."""
+    """Print a line on stdout, folded at the width of the terminal, with indented continuations."""
     for line in _folded(text):
         click.echo(line)
 
@@ -113,7 +113,7 @@ def _folded(text: str) -> list[str]:
 
 
 def shown_time(time_ms: int | None) -> str:
-    """Epoch milliseconds as UTC, to the millisecond; a dash for none."""
+    """Return epoch milliseconds as UTC, to the millisecond; a dash for None."""
     if time_ms is None:
         return "-"
     try:
@@ -124,7 +124,7 @@ def shown_time(time_ms: int | None) -> str:
 
 
 def pending_chart(by_due: Sequence[tuple[str, int]], width: int = BAR_WIDTH) -> list[str]:
-    """One line for each range of due time, from (upper bound, records); the longest bar is ``width`` wide."""
+    """Return a line for each range of due time, from (upper bound, records); the longest bar is ``width`` wide."""
     most = max((count for _, count in by_due), default=0)
     names = [LABELS.get(bound, f"{bound} s") for bound, _ in by_due]
     name_width = max((len(name) for name in names), default=0)
@@ -136,7 +136,7 @@ def pending_chart(by_due: Sequence[tuple[str, int]], width: int = BAR_WIDTH) -> 
 
 
 def bar(count: int, most: int, width: int) -> str:
-    """A bar in proportion to ``most``, in eighths of a character; anything above zero can be seen."""
+    """Return a bar in proportion to ``most``, in eighths of a character; any count above zero is visible."""
     if not count:
         return ""
     eighths = max(1, count * width * 8 // most)
@@ -145,7 +145,7 @@ def bar(count: int, most: int, width: int) -> str:
 
 
 def format_bytes(size_bytes: int) -> str:
-    """A size for people, to three digits: ``512 B``, ``1.46 MiB``."""
+    """Return a size for people, to three digits: ``512 B``, ``1.46 MiB``."""
     size, unit = float(size_bytes), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if size < _FOUR_DIGITS:

@@ -1,4 +1,4 @@
-"""The command ``policy``: what may be set while routers run."""
+"""The command ``policy``: shows and changes the settings that may change while routers run."""
 
 import json
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ def _scope(_: click.Context, __: click.Parameter, given: str) -> Scope:
 
 
 def scope_argument(command: Any) -> Any:
-    """The SCOPE: default, topic/NAME or target/NAME."""
+    """Add the argument SCOPE: default, topic/NAME or target/NAME."""
     return click.argument("scope", callback=_scope, shell_complete=_complete_scopes)(command)
 
 
@@ -92,7 +92,7 @@ def history_command(*, as_json: bool, chosen: Chosen) -> None:
 
 
 def _change_entry(change: dict[str, Any]) -> tuple[str, str]:
-    """When, where and who; and all that is set from then on."""
+    """Return the time, scope and author of a change, and all settings of the scope after it."""
     values = change["values"]
     said = ", ".join(f"{key} = {shown_value(value)}" for key, value in (values or {}).items())
     words = {"by": "by", "through": "through", "from": "address"}
@@ -137,7 +137,7 @@ def unset_command(scope: Scope, keys: tuple[str, ...], *, everything: bool, chos
 
 
 def parsed(text: str) -> tuple[str, object]:
-    """Key and value of KEY=VALUE, as JSON spells them; what is wrong with the value is for the policy to say."""
+    """Return key and value of KEY=VALUE, as JSON spells them; the policy reports an invalid value."""
     key, equals, raw = text.partition("=")
     if not key or not equals:
         raise click.BadParameter(f"{text!r}: write KEY=VALUE")
@@ -149,7 +149,7 @@ def parsed(text: str) -> tuple[str, object]:
 
 
 def shown_value(value: object) -> str:
-    """A value as the command line takes it."""
+    """Return a value in the form in which the command line takes it."""
     if isinstance(value, list):
         return ",".join(str(each) for each in value) or "(none)"
     return value if isinstance(value, str) and value else json.dumps(value)

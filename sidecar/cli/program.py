@@ -1,9 +1,9 @@
-"""The command ``delay-router``: its commands, thin over the modules that do the work.
+"""The command ``delay-router``: its commands are thin layers over the modules that do the work.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.
 
-A command is loaded when it is called, and what it needs for its work when it does it: the list of commands, the help of
-one and what a shell completes come at once, and no command waits for what only another one needs.
+A command is loaded when it is called, and the modules for its work when it does the work. So the list of commands,
+their help and completions come at once, and no command waits for modules that only another one needs.
 """
 
 import sys
@@ -23,10 +23,10 @@ _COMPLETION_VARIABLE: Final = "_DELAY_ROUTER_COMPLETE"
 
 
 class Commands(click.Group):
-    """A group whose errors are one clear line and an exit code, never a traceback."""
+    """A group of commands that reports an error as one clear line and an exit code, never as a traceback."""
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; configuration and usage give 2, failures 1."""
+        """Run the command; exit with 2 for errors of configuration or usage, with 1 for failures."""
         try:
             return super().invoke(ctx)
         except ConfigError as error:
@@ -40,7 +40,7 @@ class Commands(click.Group):
 
 
 def _client_errors() -> tuple[type[Exception], ...]:
-    """What a Kafka client raises; nothing while no client is loaded."""
+    """Return the exceptions of Kafka clients; none while no client is loaded."""
     client = sys.modules.get("confluent_kafka")
     return (client.KafkaException,) if client else ()
 
@@ -52,15 +52,15 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 class Later(click.Command):
-    """A command that stands in the list of commands, and is loaded when it is called."""
+    """An entry of the list of commands; the command itself is loaded when it is called."""
 
     def __init__(self, name: str, place: str, summary: str) -> None:
-        """`place` is MODULE:ATTRIBUTE below :mod:`sidecar.cli`."""
+        """Set the entry up; `place` is MODULE:ATTRIBUTE below :mod:`sidecar.cli`."""
         super().__init__(name, short_help=summary)
         self._place = place
 
     def load(self) -> click.Command:
-        """The command itself."""
+        """Load the command."""
         module, _, attribute = self._place.partition(":")
         found = getattr(import_module(f"sidecar.cli.{module}"), attribute)
         assert isinstance(found, click.Command), f"{self._place} is no command"
@@ -69,7 +69,7 @@ class Later(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """That of the command itself, which is what is run and completed then."""
+        """Return the context of the command itself, so that click runs and completes that command."""
         return self.load().make_context(info_name, args, parent, **extra)
 
 
@@ -92,7 +92,7 @@ LATER: Final = (
     Later("rejected", "rejected:rejected_group", "Show rejected records, and drive them again."),
     Later("policy", "policy:policy_group", "Show and change what may be set in operation."),
 )
-"""Commands with the line that ``--help`` and a completion show for them."""
+"""Commands, with the line that ``--help`` and a completion show for each."""
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -106,7 +106,7 @@ def cli(verbose: bool) -> None:
 @config_option
 def run_command(config_file: Path | None) -> None:
     """Run the router until SIGTERM."""
-    # The other commands need not wait for these to load.
+    # Only this command needs these modules.
     from sidecar import app  # noqa: PLC0415
     from sidecar.kafka import admin  # noqa: PLC0415
     from sidecar.logs import events  # noqa: PLC0415
@@ -114,7 +114,7 @@ def run_command(config_file: Path | None) -> None:
     config = load(config_file)
     events.configure(config.router.log_level)
     config.require_delay_topics()
-    # Names a key that librdkafka does not know before anything is started.
+    # Connect first: it names a key that librdkafka does not know before the router starts.
     admin.connect(config)
     sys.exit(app.run(config))
 
@@ -145,7 +145,7 @@ def dev_command(port: int) -> None:
 @click.option("--reference", is_flag=True, help="Print the reference of all keys instead (Markdown).")
 def config_command(config_file: Path | None, as_json: bool, reference: bool) -> None:
     """Print the effective configuration, secrets masked."""
-    # No other command needs the tables of keys; and nothing is logged here, so that no logs are made ready.
+    # Only this command needs the tables of keys. It logs nothing, so it does not configure the logs.
     from sidecar.cli.output import print_json  # noqa: PLC0415
     from sidecar.config import model as configuration  # noqa: PLC0415
     from sidecar.config.reference import effective, render_effective, render_reference  # noqa: PLC0415
@@ -175,5 +175,5 @@ for command in LATER:
 
 
 def main() -> None:
-    """Entry point of the console script."""
+    """Run the console script."""
     cli.main(prog_name=PROGRAM)

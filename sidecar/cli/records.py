@@ -131,7 +131,7 @@ def _check_replacement(*, replace: bool, lines: bool, waits: bool) -> None:
 
 
 def _warn(verdict: Decision, at: str, *, force: bool) -> None:
-    """Of what becomes of the record; without ``force`` that is the end where it will be rejected."""
+    """Warn of a due time in the past and of a rejection; without ``force`` a rejection ends the command."""
     from sidecar.cli import send  # noqa: PLC0415 - as above
 
     if not isinstance(verdict, Rejection):

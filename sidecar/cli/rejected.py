@@ -19,12 +19,12 @@ _MESSAGE_CHARACTERS: Final = 100
 
 
 class Position(click.ParamType[tuple[int, int], Any]):
-    """PARTITION/OFFSET in the rejected topic."""
+    """A position in the rejected topic, given as PARTITION/OFFSET."""
 
     name = "PARTITION/OFFSET"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """Read it."""
+        """Return partition and offset."""
         partition, _, offset = str(value).partition("/")
         try:
             return parse_number(partition.encode()), parse_number(offset.encode())
@@ -33,7 +33,7 @@ class Position(click.ParamType[tuple[int, int], Any]):
 
 
 def _selecting(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say which records are meant."""
+    """Add the options that select rejected records."""
     for option in (
         click.option("--until", "until_ms", type=Instant(), help="Rejected before this instant."),
         click.option("--since", "since_ms", type=Instant(), help="Rejected at this instant or later: RFC 3339 or ms."),
@@ -91,7 +91,7 @@ def list_command(
 
 
 def _entry(record: dict[str, Any]) -> tuple[str, str]:
-    """Where it lies, when and why it came there; and what else there is to say of it."""
+    """Return position, time and code of a rejected record as its head, and its other facts as its text."""
     head = f"{record['partition']}/{record['offset']}  {shown_time(record['rejected_ms'])}  {record['code']}"
     driven = {True: "driven again", False: "", None: "not known whether driven again"}[record["is_redriven"]]
     before = f"driven {record['redriven_before']} times before" if record["redriven_before"] else ""

@@ -1,4 +1,4 @@
-"""The commands ``schedules``, ``cancel`` and ``move``: what is pending, and that it leaves at another time or never."""
+"""The commands ``schedules``, ``cancel`` and ``move``: list pending schedules, cancel them, and change due times."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SHOWN: Final = 100
 AT_ONCE: Final = 500
-"""As many as one call of the admin API lists."""
+"""Most schedules that one call of the admin API lists."""
 
 
 @click.command("schedules")
@@ -63,7 +63,7 @@ def schedules_command(
 
 
 def _found(side: "Side", wanted: "Wanted", begin: str, limit: int) -> "tuple[list[ScheduleAnswer], str | None]":
-    """Page after page, since a page that finds little may end before it is full."""
+    """Read page after page up to the limit, since a page that finds little may end before it is full."""
     found: list[ScheduleAnswer] = []
     next_from: str | None = begin
     while next_from is not None and len(found) < limit:
@@ -81,7 +81,7 @@ def _row(each: "ScheduleAnswer") -> tuple[str, ...]:
 
 
 def _control_options(command: Command) -> Command:
-    """What every command takes that writes a control: which schedules, where they lie, and how long it waits."""
+    """Add the options of every command that writes a control: id, conditions, partition and time to wait."""
     for option in (
         click.option(
             "--wait", "wait_s", type=click.IntRange(1, 600), default=10, show_default=True, help="Seconds at most."

@@ -1,7 +1,7 @@
-"""Schedule records from the shell: ``delay-router send orders.delay --after 10s --value hello``.
+"""Schedules records from the shell: ``delay-router send orders.delay --after 10s --value hello``.
 
-What a person types is turned into the headers of the contract, judged by the same rules as in the router where the
-topic is configured, and sent by an idempotent producer with the partitioner of the Java clients.
+Turns the options into the headers of the contract, judges them by the rules of the router where the topic is
+configured, and sends the record by an idempotent producer with the partitioner of the Java clients.
 """
 
 from collections.abc import Callable, Iterable
@@ -37,7 +37,7 @@ ANYWHERE: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Where a record went and when it is due; `due_ms` 0: at once."""
+    """Position and due time of a sent record; `due_ms` is 0 for a record that is due at once."""
 
     topic: str
     partition: int
@@ -45,7 +45,7 @@ class Sent:
     due_ms: int
 
     def as_json(self) -> dict[str, object]:
-        """For scripts."""
+        """Return the record for scripts."""
         return {
             "topic": self.topic,
             "partition": self.partition,
@@ -56,9 +56,10 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The control headers asked for; empty: not given.
+    """The requested control headers; an empty field is one that was not given.
 
-    ``recurs`` has those of recurring schedules by their role, ``if_due_ms`` is for what it ``replaces``.
+    ``recurs`` has the headers of recurring schedules by their role. ``if_due_ms`` is a condition on the schedule that
+    the record ``replaces``.
     """
 
     at: str = ""
@@ -74,7 +75,7 @@ class Request:
     if_due_ms: int | None = None
 
     def as_headers(self) -> list[tuple[str, bytes | None]]:
-        """As the record carries them; ConfigError when a duration cannot be read."""
+        """Return the headers of the record; raise ConfigError when a duration cannot be read."""
         control: list[tuple[str, bytes | None]] = []
         if self.at:
             control.append(("deliver-at", self.at.encode()))
@@ -99,9 +100,10 @@ class Request:
 
 
 def judge(config: Config, topic: str, headers: Headers, timestamp_ms: int) -> Decision:
-    """What the router would decide of a record with this timestamp.
+    """Return the decision of the router about a record with this timestamp.
 
-    For a topic that is not configured here only what every router refuses: unreadable or ambiguous headers.
+    For a topic that is not configured here, reject only records that every router rejects: those with unreadable or
+    ambiguous headers.
     """
     configured = config.delay_topic(topic)
     if configured:
@@ -119,14 +121,17 @@ def judge(config: Config, topic: str, headers: Headers, timestamp_ms: int) -> De
 
 
 def _due_first(verdict: Schedule | Control, due_ms: int) -> Schedule | Control:
-    """Return a decision about a record that begins a series, due when its first occurrence is."""
+    """Return the decision about a record that begins a series, with the due time of its first occurrence."""
     if isinstance(verdict, Schedule):
         return verdict._replace(due_ms=due_ms)
     return verdict._replace(schedule=verdict.schedule and verdict.schedule._replace(due_ms=due_ms))
 
 
 def spread_ms(config: Config, topic: str, verdict: Decision) -> int:
-    """How much later than it asks for a record may leave, by the spread of its targets; it depends on its offset."""
+    """Return the longest time, by the spread of its targets, that a record may leave after its due time.
+
+    The offset of the record decides the actual time.
+    """
     configured = config.delay_topic(topic)
     schedule = schedule_of(verdict)
     if configured is None or schedule is None or is_past(schedule.due_ms):
@@ -135,7 +140,7 @@ def spread_ms(config: Config, topic: str, verdict: Decision) -> int:
 
 
 def refuse_undelayed(config: Config, topic: str) -> None:
-    """Raise a ConfigError for a target, or a topic that routers keep for themselves: nothing is delayed there."""
+    """Raise ConfigError for a target and for an internal topic of routers: no record is delayed there."""
     if config.delay_topic(topic) is not None:
         return
     if (owner := _owner_of(config, topic)) is not None:
@@ -148,10 +153,10 @@ def refuse_undelayed(config: Config, topic: str) -> None:
 
 
 def refuse_unserved(config: Config, client: AdminClient, topic: str, *, force: bool) -> None:
-    """Raise a ConfigError for an existing topic that is no delay topic, as far as this configuration tells.
+    """Raise ConfigError for an existing topic that is no delay topic of this configuration.
 
-    With ``force`` another router is taken to serve it. Of a topic that a pattern of ``allowed_targets`` covers that is
-    only so where there is a state topic beside it.
+    With ``force``, assume that another router serves it. For a topic that ``allowed_targets`` covers, assume so only
+    where a state topic exists beside it.
     """
     if config.delay_topic(topic) is not None:
         return
@@ -169,7 +174,7 @@ def refuse_unserved(config: Config, client: AdminClient, topic: str, *, force: b
 
 
 def _owner_of(config: Config, topic: str) -> str | None:
-    """Return the delay topic for which a router keeps this topic, empty where there is no such one; None for others."""
+    """Return the delay topic that an internal topic belongs to, empty for one of the router; None for other topics."""
     for each in config.delay_topics:
         if topic in (name for _, _, name in each.roles()):
             return each.name
@@ -183,7 +188,7 @@ def _meant(delay_topic: str = "") -> str:
 
 
 def require_topic(config: Config, client: AdminClient, topic: str) -> None:
-    """DelayRouterError with the remedy when the cluster has no such topic."""
+    """Raise DelayRouterError, with the remedy, when the cluster has no such topic."""
     if admin.is_there(client, topic):
         return
     if config.delay_topic(topic):
@@ -194,19 +199,19 @@ def require_topic(config: Config, client: AdminClient, topic: str) -> None:
 
 
 def missing_targets(client: AdminClient, targets: Iterable[str]) -> list[str]:
-    """Those that are not there now."""
+    """Return the targets that do not exist."""
     return [target for target in targets if not admin.is_there(client, target)]
 
 
 def is_past(due_ms: int) -> bool:
-    """Whether a record that is due then does not wait at all."""
+    """Say whether this due time has passed, so that a record leaves at once."""
     return due_ms <= clock.now_ms()
 
 
 def send(config: Config, topic: str, values: Iterable[bytes | None], key: bytes | None, headers: Headers) -> list[Sent]:
-    """Send one record for each value; DelayRouterError when one was not taken."""
+    """Send one record for each value; raise DelayRouterError when the brokers did not take one."""
 
-    # Many records of one command have the same timestamp.
+    # Many records of one command have the same timestamp, so the decision is cached.
     @cache
     def due_of(timestamp_ms: int) -> int:
         return due_ms_of(judge(config, topic, headers, timestamp_ms))
@@ -221,7 +226,7 @@ def send(config: Config, topic: str, values: Iterable[bytes | None], key: bytes 
 
 
 class _Outbox:
-    """Records on their way, and what became of them; ``due_of`` tells by its timestamp when one is due."""
+    """Sends records and collects the answers; ``due_of`` returns the due time of a record by its timestamp."""
 
     def __init__(self, producer: Producer, topic: str, due_of: Callable[[int], int]) -> None:
         self._producer = producer
@@ -231,7 +236,7 @@ class _Outbox:
         self.failure = ""
 
     def put(self, key: bytes | None, value: bytes | None, headers: list[tuple[str, str | bytes | None]]) -> None:
-        """Hand over one record; waits while the queue is full."""
+        """Hand over one record; wait while the queue is full."""
         while True:
             try:
                 self._producer.produce(self._topic, value, key, headers=headers, on_delivery=self._report)
@@ -245,7 +250,7 @@ class _Outbox:
                 return
 
     def settle(self) -> list[Sent]:
-        """Wait for every answer; DelayRouterError unless all were taken."""
+        """Wait for every answer; raise DelayRouterError unless the brokers took all records."""
         left = self._producer.flush(FLUSH_TIMEOUT_S)
         if left and not self.failure:
             self.failure = f"no answer within {FLUSH_TIMEOUT_S:.0f} s"
@@ -257,21 +262,21 @@ class _Outbox:
         if failure is not None:
             self.failure = failure.str()
             return
-        # As the broker has stamped it, where it does: what is due so long after that was not known before.
+        # The broker may stamp the record, and a delay counts from that stamp, so the due time is known only now.
         due_ms = self._due_of(message.timestamp()[1])
         self._sent.append(Sent(self._topic, message.partition() or 0, message.offset() or 0, due_ms))
 
 
 def _producer(config: Config) -> Producer:
     try:
-        # A person waits: say soon that nothing works.
+        # A person waits, so give up before the flush does.
         return record_producer(config, "send", int(FLUSH_TIMEOUT_S * 1_000) - 5_000)
     except KafkaException as exception:
         raise ConfigError(f"kafka: {error_of(exception).str()}") from None
 
 
 def length(option: str, text: str) -> bytes:
-    """Milliseconds or ISO 8601 as they are, ``10s`` and the like as milliseconds."""
+    """Return milliseconds or an ISO 8601 duration unchanged, and ``10s`` and the like as milliseconds."""
     if text.isdecimal() or text.startswith("P"):
         return text.encode()
     try:

@@ -1,4 +1,4 @@
-"""The options that say which way a group of routers is reached: by Kafka itself, or by an admin API."""
+"""Options that choose the way to a group of routers: through Kafka itself, or through an admin API."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -10,7 +10,7 @@ import click
 from index.errors import ConfigError, DelayRouterError
 from sidecar.cli.options import Command, config_option, load
 
-# What reaches the group is loaded when it is asked: neither a list of commands nor a completion needs it.
+# The modules that reach the group are loaded on demand: neither a list of commands nor a completion needs them.
 if TYPE_CHECKING:
     from sidecar.asking.side import Side
 
@@ -19,7 +19,7 @@ TOKEN_ENV: Final = "DELAY_ROUTER_TOKEN_FILE"  # noqa: S105 - the name of a varia
 
 
 class Chosen:
-    """What the options say; a context of the side that is asked."""
+    """The chosen options; a context manager that opens the chosen side and closes it at the end."""
 
     def __init__(
         self, config_file: Path | None, api: str, token_file: Path | None, ca_file: Path | None, topic: str
@@ -47,7 +47,7 @@ class Chosen:
 
         config = load(self._config_file)
         if self._topic:
-            # Known without a broker.
+            # Report an unknown delay topic before any broker is asked.
             config.require_delay_topic(self._topic)
         return KafkaSide(config)
 
@@ -65,7 +65,7 @@ class Chosen:
 
 
 def side_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--config``, ``--api``, ``--token-file`` and ``--ca-file``, as the argument ``chosen``."""
+    """Add ``--config``, ``--api``, ``--token-file`` and ``--ca-file``, as the argument ``chosen``."""
     path = click.Path(path_type=Path, dir_okay=False)
 
     @wraps(command)
@@ -86,7 +86,7 @@ def side_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def complete_topics(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Delay topics of the configuration, for a shell."""
+    """Return the delay topics of the configuration that begin with ``incomplete``, for the completion of a shell."""
     from sidecar.config import model as configuration  # noqa: PLC0415 - see above
 
     try:
@@ -97,5 +97,5 @@ def complete_topics(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
 
 
 def topic_argument(*, required: bool = True) -> Callable[[Command], Command]:
-    """The delay TOPIC, as the argument ``topic``; empty when it may be left out."""
+    """Add the delay TOPIC, as the argument ``topic``; it is empty when it may be left out."""
     return click.argument("topic", required=required, default=None if required else "", shell_complete=complete_topics)

@@ -1,4 +1,4 @@
-"""The command ``status``: what a group of routers holds, or one router by its probes and metrics."""
+"""The command ``status``: shows the delay topics of a group, or one router by its probes and metrics."""
 
 import sys
 import time
@@ -18,7 +18,7 @@ from sidecar.cli.output import (
 )
 from sidecar.cli.side import Chosen, side_options, topic_argument
 
-# The shapes of answers are loaded when there is one: a completion, or the help, needs none.
+# The shapes of answers are loaded together with an answer: a completion, or the help, needs none.
 if TYPE_CHECKING:
     from sidecar.status.answers import StatusAnswer
 

@@ -1,4 +1,4 @@
-"""What ``status`` prints of a group: a line a topic that fits a narrow terminal, or with ``--wide`` one a partition."""
+"""Lines of ``status`` about a group: one for each topic, on a narrow terminal, or with ``--wide`` each partition."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -13,29 +13,29 @@ NOTHING: Final = "-"
 NO_LAG: Final = "0"
 
 NOW_MS: Final = 2_000
-"""What is less than this away is now."""
+"""Distance below which a time is shown as now."""
 
 Table = tuple[Sequence[str], list[Sequence[str]]]
-"""Names of columns, and rows."""
+"""A table as the names of its columns and its rows."""
 
 
 def topic_table(answer: StatusAnswer, now_ms: int) -> Table:
-    """A line a topic; columns that say nothing of any are left out."""
+    """Return a row for each topic; leave columns out that are empty for all."""
     columns = ("topic", "pending", "next due", "last due", "lag", "held", "state")
     return _without_empty(columns, [_topic_row(topic, now_ms) for topic in answer.topics], keep=4)
 
 
 def partition_table(answer: StatusAnswer) -> Table:
-    """A line a partition, with times as they are."""
+    """Return a row for each partition, with absolute times."""
     columns = ("partition", "state", "router", "pending", "next due", "last due", "lag", "held", "buckets")
     rows = [_partition_row(topic.topic, each) for topic in answer.topics for each in topic.partitions]
     return _without_empty((*columns, "topic needed since"), rows, keep=6)
 
 
 def notes(answer: StatusAnswer) -> list[str]:
-    """A sentence for what partitions have to say of themselves, once for all that say the same."""
+    """Return a sentence for each note of partitions; partitions of a topic with the same note share one."""
     all_of_them = [(topic.topic, _note(each), each.partition) for topic in answer.topics for each in topic.partitions]
-    # Partitions with the same text need not lie together.
+    # Sort first: partitions with the same note need not be neighbours.
     said = sorted(each for each in all_of_them if each[1])
     return [
         f"{topic}/{ranges(partition for _, _, partition in same)}: {text}"
@@ -44,7 +44,7 @@ def notes(answer: StatusAnswer) -> list[str]:
 
 
 def held_notes(answer: StatusAnswer, now_ms: int) -> list[str]:
-    """A sentence a topic for what waits for its target, and since when: nobody else misses it."""
+    """Return a sentence for each topic whose records wait for their target: no consumer notices that they are late."""
     lines = []
     for topic in answer.topics:
         served = [each for each in topic.partitions if each.state != UNSERVED]
@@ -56,18 +56,18 @@ def held_notes(answer: StatusAnswer, now_ms: int) -> list[str]:
 
 
 def routers(answer: StatusAnswer) -> str:
-    """Who has reported lately, and what each runs with where that is known."""
+    """Return a line with the routers that have reported lately, and the kernel of each where it is known."""
     told = (f"{name} ({answer.kernels[name]})" if name in answer.kernels else name for name in answer.instances)
     return f"routers: {', '.join(told) or 'none has reported lately'}"
 
 
 def is_served(answer: StatusAnswer) -> bool:
-    """Whether some router has every partition."""
+    """Say whether each partition is served by some router."""
     return all(each.state != UNSERVED for topic in answer.topics for each in topic.partitions)
 
 
 def relative(time_ms: int | None, now_ms: int) -> str:
-    """A moment as seen from now: ``in 9 min``, ``3 s ago``; a dash for none."""
+    """Return a time relative to now: ``in 9 min``, ``3 s ago``; a dash for None."""
     if time_ms is None:
         return NOTHING
     away_ms = abs(time_ms - now_ms)
@@ -78,7 +78,7 @@ def relative(time_ms: int | None, now_ms: int) -> str:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """``0-3,7`` for 0, 1, 2, 3 and 7."""
+    """Return ``0-3,7`` for 0, 1, 2, 3 and 7."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
@@ -101,7 +101,7 @@ def _topic_row(topic: TopicAnswer, now_ms: int) -> Sequence[str]:
     last_ms = max((each.furthest_due_ms for each in served if each.furthest_due_ms is not None), default=None)
     lags = [each.lag for each in partitions]
     due = [relative(next_ms, now_ms), relative(last_ms, now_ms)]
-    # What one partition holds nobody knows: it may be due before all others.
+    # An unserved partition may hold a record that is due before all others, so no total is certain.
     is_whole = len(served) == len(partitions) and bool(partitions)
     return (
         topic.topic,
@@ -114,7 +114,7 @@ def _topic_row(topic: TopicAnswer, now_ms: int) -> Sequence[str]:
 
 
 def _topic_state(topic: TopicAnswer) -> str:
-    """What is wrong first, or the one state of all partitions."""
+    """Return the most important deviation, or the one state of all partitions."""
     states = [each.state for each in topic.partitions]
     if not states:
         return "no such topic"
@@ -145,7 +145,7 @@ def _or_nothing(number: int) -> str:
 
 
 def _without_empty(columns: Sequence[str], rows: list[Sequence[str]], keep: int) -> Table:
-    """The table without columns that say nothing, but for the first ones."""
+    """Return the table without empty columns; the first ``keep`` columns always stay."""
     kept = [
         place
         for place in range(len(columns))

@@ -80,7 +80,7 @@ def check_command(
     is_flag=True,
     help="What delay topics without a state hold was never delivered: deliver it.",
 )
-# The names by which start-over went before it was a command.
+# Options that start-over had before it was a command of its own.
 @click.option("--start-over", "place", hidden=True)
 @click.option("--yes", is_flag=True, hidden=True)
 def init_command(
@@ -132,7 +132,7 @@ def init_command(
 
 
 def _next(config_file: Path | None, report: initialisation.InitReport) -> str:
-    """What comes after ``init``, as commands that can be pasted."""
+    """Return the next steps after ``init``, as commands that can be pasted."""
     given = "" if config_file is None else f" --config {shlex.quote(str(config_file))}"
     steps = [f"delay-router check{given}", f"delay-router run{given}"]
     if exit_code(report.findings):
@@ -143,7 +143,7 @@ def _next(config_file: Path | None, report: initialisation.InitReport) -> str:
 
 
 def _print_acls(config: Config, principal: str, jobs: tuple[str, ...], *, as_json: bool) -> None:
-    """From the configuration alone: whoever may grant rights need not reach the cluster as the router."""
+    """Print the rights from the configuration alone: the administrator may have no access as the router."""
     if not principal.startswith("User:") or principal == "User:":
         raise click.UsageError(f"--principal {principal}: write User:NAME, as the brokers' log shows it")
     needed = _needed(config, jobs)
@@ -155,7 +155,7 @@ def _print_acls(config: Config, principal: str, jobs: tuple[str, ...], *, as_jso
 
 
 def _print_kafka_user(config: Config, principal: str | None, jobs: tuple[str, ...]) -> None:
-    """A job is given a name of its own: applied under the router's, its rights would replace the router's."""
+    """Print a KafkaUser; a job needs a name of its own, since its rights would replace those of the router."""
     if principal is None and jobs:
         raise click.UsageError("--format strimzi with --job: name the user of the job with --principal User:NAME")
     needed = _needed(config, jobs)

@@ -1,4 +1,4 @@
-"""Controls for the admin API; any thread may call."""
+"""Carries out controls for the admin API; any thread may call."""
 
 from collections.abc import Callable
 from typing import Final
@@ -12,11 +12,14 @@ from sidecar.controls.receipts import Told
 from sidecar.controls.replacing import Place, receipts_to_come, replaced_by, require_key
 
 WAIT_S: Final = 8.0
-"""For a receipt; the caller hears of one that does not come before its own time is over."""
+"""Wait for a receipt; shorter than the time of a call, so that the caller learns that no receipt has come."""
 
 
 class ControlOperations:
-    """By the name of the delay topic; ConfigError for one that there is not, KafkaException when no answer comes."""
+    """Carries out controls, by the name of the delay topic.
+
+    Methods raise ConfigError for a delay topic that is not configured, and KafkaException when no broker answers.
+    """
 
     def __init__(self, config: Config, admin: AdminClient) -> None:
         self._config = config
@@ -28,10 +31,10 @@ class ControlOperations:
         return ordering.carry_out(self._config, self._admin, configured, order, WAIT_S)
 
     def replace(self, topic: str, deliver_id: str, key: bytes | None, write: Callable[[], Place]) -> Told:
-        """What the record that ``write`` writes has replaced, by its receipt.
+        """Write a record with ``write``, wait for its receipt and return the schedules that it has replaced.
 
-        ConfigError where it has no key, and could come to lie in another partition than what it replaces; else as
-        :func:`sidecar.controls.replacing.judged`.
+        Raise ConfigError where the record has no key and could go to another partition than the schedule to replace,
+        and the errors of :func:`sidecar.controls.replacing.judged`.
         """
         configured = self._config.require_delay_topic(topic)
         if key is None:

@@ -1,11 +1,12 @@
-"""Cancels or moves what is pending under an id, and waits for the receipts that say what became of it.
+"""Cancels or moves the schedules that are pending under an id, and waits for the receipts that confirm it.
 
-A control holds in its own partition. Whoever knows which one the schedule lies in names it; else each partition gets a
-control, and the one that holds the id says what it has done, while the others say that nothing was pending.
+A control acts on its own partition. A caller that knows the partition of the schedule names it. Otherwise each
+partition gets a control: the receipt of the partition that holds the id tells the outcome, and the others say that
+nothing was pending.
 
-Rejected: to ask first which partition holds the id, and to write only there. Whoever has not asked before reads all
-that is pending for it, which takes longer than a record in each partition; and what comes in behind that would be
-missed, so that 'not pending' were a guess. The receipts of all partitions together are an answer.
+Rejected: to find the partition that holds the id first, and to write only there. A first search reads all pending
+schedules, which takes longer than one record in each partition. It would also miss schedules that arrive after it, so
+'not pending' would be a guess. The receipts of all partitions together are certain.
 """
 
 import time
@@ -46,9 +47,9 @@ class UnknownPartitionError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to cancel or to move: all that is pending under an id, or what is due exactly then.
+    """An order to cancel or to move the schedules pending under an id, or only those due exactly at ``if_due_ms``.
 
-    In one partition, or wherever. ``moves_to`` is the header that says when it is due from now on; without, it is
+    It covers one partition, or all. ``moves_to`` is the header with the new due time; without it the schedules are
     cancelled.
     """
 
@@ -59,12 +60,12 @@ class Order:
 
     @property
     def done(self) -> Outcome:
-        """The outcome of its receipt where something was pending."""
+        """The outcome in its receipt where a schedule was pending."""
         return Outcome.CANCELLED if self.moves_to is None else Outcome.MOVED
 
     @property
     def headers(self) -> Headers:
-        """As its controls carry them."""
+        """The headers of its controls."""
         if_due: Headers = [] if self.if_due_ms is None else [(IF_DUE, b"%d" % self.if_due_ms)]
         if self.moves_to is None:
             return [(CANCEL, self.deliver_id), *if_due]
@@ -74,11 +75,11 @@ class Order:
 def carry_out(
     config: Config, admin: AdminClient, topic: DelayTopicConfig, order: Order, wait_s: float = WAIT_S
 ) -> Told:
-    """Cancel or move it, and return what was once that is committed.
+    """Carry out an order, and return the schedules that it cancelled or moved once that is committed.
 
-    NothingPendingError, ChangedError, NotMovedError and NoReceiptError tell why it is not done; ConfigError when the
-    delay topic accepts no such control, UnknownPartitionError when it has no such partition, KafkaException when the
-    cluster does not answer.
+    Raise NothingPendingError, ChangedError, NotMovedError or NoReceiptError when it is not done, ConfigError when the
+    delay topic accepts no such control, UnknownPartitionError when it has no such partition, and KafkaException when
+    the cluster does not answer.
     """
     verdict = config.rules_for(topic).decide(order.headers, clock.now_ms())
     if isinstance(verdict, Rejection):
@@ -101,7 +102,7 @@ def _partitions(admin: AdminClient, topic: str, wanted: int | None) -> Sequence[
 
 
 def _write(config: Config, topic: str, partitions: Sequence[int], order: Order) -> dict[int, int]:
-    """Where each control lies: its partition, and its offset."""
+    """Write a control to each partition; return the offset of each by its partition."""
     written: dict[int, int] = {}
     failures: list[KafkaError] = []
 
@@ -116,21 +117,25 @@ def _write(config: Config, topic: str, partitions: Sequence[int], order: Order) 
         producer.produce(topic, None, None, number, on_delivery=note, headers=[*order.headers])
     producer.flush(_FLUSH_S)
     if failures or len(written) < len(partitions):
-        # Some may be written, and are acted on: to ask once more does no harm.
+        # Some controls may be written, and routers act on them; the caller may safely repeat the order.
         raise KafkaException(failures[0] if failures else KafkaError(KafkaError._TIMED_OUT, "no control was written"))
     return written
 
 
 def together(order: Order, found: Mapping[int, Told], written: Mapping[int, int], topic: DelayTopicConfig) -> Told:
-    """What the receipts say together; ``written`` has the offset of each control, by its partition, as ``found``."""
+    """Merge the receipts ``found``, by partition; ``written`` has the offset of each control, also by partition.
+
+    Raise the error that tells why the order is not done.
+    """
     shown = order.deliver_id.decode("utf-8", "replace")
-    # In the order of each receipt, whose last one is the one that was moved.
+    # Keep the order of each receipt: the last schedule in it is the one that was moved.
     cancelled = [each for _, receipt in sorted(found.items()) for each in receipt.cancelled]
     outcomes = {receipt.outcome for receipt in found.values()}
     if missing := [place for place in sorted(written.items()) if place[0] not in found]:
         raise NoReceiptError(topic, f"{shown} is {order.done}", missing)
     why = "; ".join(receipt.why for receipt in found.values() if receipt.why)
-    # What was to be moved and could not be written again is not named, and the others are, as cancelled.
+    # A move may cancel the older schedules and then fail to write the last one again. Its receipt says cancelled and
+    # does not name the last one.
     for outcome in (order.done, Outcome.CANCELLED):
         if outcome in outcomes:
             dues_ms = (receipt.due_ms for receipt in found.values() if receipt.due_ms is not None)

@@ -1,4 +1,4 @@
-"""Reads the receipts of controls that somebody waits for."""
+"""Reads the receipts of controls while a caller waits for them."""
 
 import json
 import time
@@ -21,28 +21,28 @@ from sidecar.kafka.scan import NO_END, POLL_S, PartitionScan
 from sidecar.ports import Place
 
 WAIT_S: Final = 10.0
-"""A receipt takes some 20 ms where the partition is served; a take-over takes seconds."""
+"""Wait for a receipt. It takes about 20 ms where the partition is served, and a take-over takes seconds."""
 
 _SHOWN: Final = 5
 
 
 class NothingPendingError(ConfigError):
-    """Nothing of this id is pending."""
+    """No schedule with this id is pending."""
 
 
 class ChangedError(DelayRouterError):
-    """What is pending is due at another time than was asked for."""
+    """The pending schedule is due at another time than the control names."""
 
 
 class NotMovedError(ChangedError):
-    """What is pending could not be written again, and is due as before."""
+    """The pending schedule could not be written again, and is due as before."""
 
 
 class NoReceiptError(DelayRouterError):
-    """The controls are written, and not every receipt has come in time."""
+    """The controls are written, but not every receipt has come in time."""
 
     def __init__(self, topic: DelayTopicConfig, asked: str, places: Sequence[tuple[int, int]]) -> None:
-        """``asked``: what the controls at these places ask for, as in ``order-7 is cancelled``."""
+        """Word the message; ``asked`` is the request of the controls at these places, as ``order-7 is cancelled``."""
         shown = ", ".join(f"{topic.name}/{partition}/{offset}" for partition, offset in places[:_SHOWN])
         super().__init__(
             f"{asked} by {shown}, and no receipt of that has come yet; it will be acted on. See whether the partition"
@@ -52,23 +52,23 @@ class NoReceiptError(DelayRouterError):
 
 
 class Cancelled(NamedTuple):
-    """A schedule that is not released any more, or not when it was to be."""
+    """A schedule that was cancelled, replaced or moved."""
 
     partition: int
     offset: int
     due_ms: int
 
     def as_json(self) -> dict[str, int]:
-        """For scripts."""
+        """Return the schedule for scripts."""
         return {"partition": self.partition, "offset": self.offset, "due_ms": self.due_ms}
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the receipt of a control says; ``due_ms`` is that of the schedule which is pending instead, if one is.
+    """The content of a control's receipt; ``due_ms`` is the due time of the schedule now pending instead, if any.
 
-    Of what it has moved, the last in a partition is what is pending instead. ``why`` tells why a move could not write
-    the last one again.
+    A move keeps the last of the schedules in a partition, with the new due time. ``why`` tells why a move could not
+    write that schedule again.
     """
 
     outcome: str
@@ -77,18 +77,21 @@ class Told:
     why: str = ""
 
     def as_json(self) -> dict[str, object]:
-        """For scripts that replace."""
+        """Return the receipt for scripts that replace schedules."""
         return {"outcome": self.outcome, "replaced": [each.as_json() for each in self.cancelled]}
 
 
 class Receipts:
-    """Reads on from the ends of the receipts topic as they were before the controls were written."""
+    """Reads the receipts topic from the ends that it had before the controls were written."""
 
     @classmethod
     def from_now_on(
         cls, config: Config, admin: AdminClient, topic: DelayTopicConfig, partitions: Sequence[int]
     ) -> Self:
-        """Of controls that are written to these partitions from now on; the caller closes it."""
+        """Return a reader for the receipts of controls that are written to these partitions from now on.
+
+        The caller closes it.
+        """
         return cls(config, topic, _ends(admin, [(topic.receipts, number) for number in partitions]))
 
     def __init__(self, config: Config, topic: DelayTopicConfig, ends: Mapping[int, int]) -> None:
@@ -100,7 +103,7 @@ class Receipts:
         self.found: dict[int, Told] = {}
 
     def wait(self, written: Mapping[int, int], until_s: float) -> None:
-        """Wait until there is a receipt of each of these controls, or the time is over."""
+        """Wait until every one of these controls has a receipt, or the time is over."""
         wanted = {self._source + b"%d/%d" % place: place[0] for place in written.items()}
         while len(self.found) < len(written) and time.monotonic() < until_s:
             self._scan.fetch(POLL_S)
@@ -110,12 +113,12 @@ class Receipts:
                     self.found[wanted[source]] = _read(wanted[source], message.value() or b"")
 
     def close(self) -> None:
-        """Give the consumer back."""
+        """Close the consumer."""
         self._consumer.close()
 
 
 def partitions_of(admin: AdminClient, topic: str) -> int:
-    """How many partitions the delay topic has; ConfigError when it is not there."""
+    """Return the partition count of a delay topic; raise ConfigError when it does not exist."""
     facts = topic_facts(admin, [topic])[topic]
     if not isinstance(facts, TopicFacts):
         raise ConfigError(f"{topic}: there is no such topic, or it may not be described")
@@ -123,7 +126,7 @@ def partitions_of(admin: AdminClient, topic: str) -> int:
 
 
 def _ends(admin: AdminClient, places: Sequence[Place]) -> dict[int, int]:
-    """Where receipts that are written from now on will lie."""
+    """Return the ends of these partitions, where the next receipts will lie."""
     told = offsets(admin, dict.fromkeys(places, OffsetSpec.latest()), IsolationLevel.READ_COMMITTED)
     ends: dict[int, int] = {}
     for (name, number), each in told.items():

@@ -1,4 +1,4 @@
-"""Waits for the receipt of a record that replaces what is pending under its id."""
+"""Waits for the receipt of a record that replaces the schedules pending under its id."""
 
 import time
 from contextlib import closing
@@ -25,7 +25,7 @@ Place: TypeAlias = tuple[int, int]
 
 
 def require_key(admin: AdminClient, topic: str) -> None:
-    """ConfigError where a record without a key could come to lie in another partition than what it replaces."""
+    """Raise ConfigError where a record without a key could go to another partition than the schedule to replace."""
     partitions = partitions_of(admin, topic)
     if partitions > 1:
         raise ConfigError(
@@ -36,7 +36,7 @@ def require_key(admin: AdminClient, topic: str) -> None:
 
 
 def receipts_to_come(config: Config, admin: AdminClient, topic: str) -> closing[Receipts]:
-    """Those of what is written from now on; ConfigError where the delay topic is not configured."""
+    """Return a reader for receipts from now on; raise ConfigError where the delay topic is not configured."""
     configured = config.require_delay_topic(topic)
     return closing(Receipts.from_now_on(config, admin, configured, range(partitions_of(admin, topic))))
 
@@ -44,16 +44,16 @@ def receipts_to_come(config: Config, admin: AdminClient, topic: str) -> closing[
 def replaced_by(
     place: Place, receipts: Receipts, topic: DelayTopicConfig, deliver_id: str, wait_s: float = WAIT_S
 ) -> Told:
-    """What the record at this place (partition, offset) replaced, once that is committed; raises as :func:`judged`."""
+    """Wait until the receipt of the record at this place is committed, and return it; raise as :func:`judged` does."""
     receipts.wait(dict([place]), time.monotonic() + wait_s)
     return judged(place, receipts.found.get(place[0]), topic, deliver_id)
 
 
 def judged(place: Place, told: Told | None, topic: DelayTopicConfig, deliver_id: str) -> Told:
-    """The receipt of a record that is delivered: it says what was replaced, or that nothing of its id was pending.
+    """Return the receipt of a record that is delivered; it names the replaced schedules, if any was pending.
 
-    NothingPendingError and ChangedError when it was to replace only what is due at some time, and is not delivered
-    itself; NoReceiptError when there is no receipt yet.
+    Raise NothingPendingError or ChangedError when the record was to replace only a schedule with a given due time and
+    is itself not delivered, and NoReceiptError when there is no receipt yet.
     """
     if told is None:
         raise NoReceiptError(topic, f"{deliver_id} is replaced", [place])

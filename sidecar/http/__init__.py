@@ -1,8 +1,8 @@
 """One HTTP server class, two listeners: probes and metrics without tokens, the admin API and the page behind a guard.
 
 A listener bounds connections, headers and time (:mod:`sidecar.http.server`, :mod:`sidecar.http.listening`). The probes
-add a rate for each client (:mod:`sidecar.http.probes`). The guard of the admin API adds Host, token, role, pace and
-body, and the form of every refusal (:mod:`sidecar.http.guard`); :mod:`sidecar.http.api` says what it checks, and why.
+add a rate for each client (:mod:`sidecar.http.probes`). The guard of the admin API checks Host, token, role, pace and
+body, and gives every refusal its form (:mod:`sidecar.http.guard`); :mod:`sidecar.http.api` gives the reasons.
 
 May import: ``config``. Start at :mod:`sidecar.http.server`.
 """

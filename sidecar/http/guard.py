@@ -1,7 +1,7 @@
-"""What a request must pass before it reaches the code that answers it, and the audit log of all that came.
+"""Checks each request before it reaches the code that answers it, and writes the audit log of all requests.
 
-In this order: size, Host, token, pace, role, body; open files need neither token nor role. Whatever fails inside ends
-here too, as a problem without detail.
+The order of the checks is size, Host, token, pace, role, body; open files need neither token nor role. An error in the
+code that answers also ends here, as a problem without detail.
 """
 
 import asyncio
@@ -27,20 +27,20 @@ MAX_BODY_BYTES: Final = 65_536
 READING: Final = frozenset({"GET", "HEAD"})
 _WRITES_RECORDS: Final = re.compile(r"/api/v1/topics/[^/]+/records")
 DOCUMENT: Final = "/api/v1/openapi.json"
-"""Where every path of the API is described."""
+"""Path of the document that describes every path of the API."""
 
 _NOBODY: Final = "nobody"
 _BROWSER: Final = "browser"
-"""All who fetch open files share one pace."""
+"""Name of the one pace that all clients of open files share."""
 
 _LOOPBACK: Final = frozenset({LOCALHOST, "127.0.0.1", "::1"})
 _HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]]+))(?::[0-9]{1,5})?")
 
 
 class OpenFile(NamedTuple):
-    """A small file and its headers, which takes no token: a browser cannot send one for its first request.
+    """A small file and its headers that takes no token: a browser cannot send one with its first request.
 
-    It holds nothing of the cluster. Size, Host and pace are checked for it, too.
+    It holds no data of the cluster. Size, Host and pace are checked for it, too.
     """
 
     body: bytes
@@ -48,14 +48,14 @@ class OpenFile(NamedTuple):
 
 
 NO_FILES: Final[Mapping[str, OpenFile]] = {}
-"""By path, for a listener without any."""
+"""Files by path of a listener that has none."""
 
 
 def role_for(method: str, path: str) -> Role:
     """Return the role that a request takes."""
     if method in READING:
         return Role.READ
-    # Producers of records do not set policies, and operators do not write records.
+    # Producers do not set policies, and operators write no records but controls.
     return Role.PRODUCE if _writes_record(method, path) else Role.OPERATE
 
 
@@ -71,7 +71,7 @@ def _writes_record(method: str, path: str) -> bool:
 
 
 class _Request:
-    """What is known of a request, for the answer and for the log."""
+    """The facts of a request for the answer and for the log."""
 
     def __init__(self, scope: Scope) -> None:
         self.id = secrets.token_hex(8)
@@ -82,10 +82,10 @@ class _Request:
         self.caller: Caller | None = None
         self.status = 0
         self.is_quiet = False
-        """Whether nobody needs to read of it: one of a flood, or of an open file."""
+        """True for a request that the log needs only for debugging: one of a flood, or for an open file."""
 
     def header(self, name: bytes) -> bytes | None:
-        """The one header of that name; Refusal when there are several, of which each reader might take another."""
+        """Return the only header of this name; raise a Refusal for several, since readers might choose differently."""
         found = [value for key, value in self.headers if key == name]
         if len(found) > 1:
             raise Refusal(HTTPStatus.BAD_REQUEST, f"more than one header {name.decode()}")
@@ -93,7 +93,7 @@ class _Request:
 
 
 class Guard:
-    """An ASGI application around another one."""
+    """An ASGI application that checks requests to another one."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Guard:
                     return
                 caller = self._admitted(request)
                 body = await _body(request, receive)
-                # To the application HEAD is a GET, whose body is not sent.
+                # The application sees HEAD as GET; _Answer leaves the body out.
                 inner = {**scope, "method": "GET" if request.method == "HEAD" else request.method}
                 inner["state"] = {**scope.get("state", {}), "request_id": request.id, "caller": caller}
                 with bound_contextvars(request_id=request.id):
@@ -136,7 +136,7 @@ class Guard:
             await answer.problem(refusal.status, refusal.detail, refusal.headers)
         except _GoneError:
             pass
-        except Exception:  # noqa: BLE001 - whatever it is, the caller is not to see it and the log is
+        except Exception:  # noqa: BLE001 - the log shows any error, and the caller must not see it
             if limit.expired():
                 await answer.problem(HTTPStatus.REQUEST_TIMEOUT, "the request took too long", {"connection": "close"})
             else:
@@ -170,14 +170,14 @@ class Guard:
 
     def _authenticated(self, request: _Request) -> Caller:
         scheme, _, token = (request.header(b"authorization") or b"").partition(b" ")
-        # Compared in any case: how long it takes says nothing.
+        # Compare the token also with a wrong scheme, so that the duration reveals nothing.
         caller = self._tokens.caller(token.strip())
         if caller is not None and scheme.lower() == b"bearer":
             return caller
         if wait_s := self._pace.wait_s(_NOBODY, UNKNOWN):
             request.is_quiet = True
             raise _too_fast(wait_s)
-        # The same for every path, whether there is one or not.
+        # The answer is the same for every path, so it does not reveal which paths exist.
         detail = (
             f"no token that is known; send it as Authorization: Bearer TOKEN; then GET {DOCUMENT} tells what there is"
         )
@@ -199,11 +199,11 @@ class Guard:
 
 
 class _GoneError(Exception):
-    """The caller has gone before its request was complete."""
+    """The caller disconnected before its request was complete."""
 
 
 class _Answer:
-    """Sends what the application answers, with the headers that every answer has."""
+    """Sends the answer of the application, with the headers that every answer has."""
 
     def __init__(self, request: _Request, send: Send) -> None:
         self._request = request
@@ -219,7 +219,7 @@ class _Answer:
         await self._send(message)
 
     async def problem(self, status: HTTPStatus, detail: str, headers: dict[str, str] | None = None) -> None:
-        """Answer with a problem, unless an answer has begun: then the connection's end says it."""
+        """Answer with a problem, unless an answer has begun: then the end of the connection tells the caller."""
         if self._request.status:
             return
         body = problems.body_of(status, detail, self._request.id)
@@ -227,7 +227,7 @@ class _Answer:
         await self.whole(status, body, head)
 
     async def whole(self, status: HTTPStatus, body: bytes, headers: Mapping[str, str]) -> None:
-        """Answer at once with all there is."""
+        """Send a whole answer at once."""
         start: dict[str, Any] = {"type": "http.response.start", "status": status.value}
         await self.send({**start, "headers": [(key.encode(), value.encode()) for key, value in headers.items()]})
         await self.send({"type": "http.response.body", "body": body})
@@ -242,7 +242,7 @@ def _refuse_large(request: _Request, scope: Scope) -> None:
 
 
 async def _body(request: _Request, receive: Receive) -> bytes:
-    """The whole body, which is small; Refusal as soon as it is not."""
+    """Return the whole body; raise a Refusal as soon as it is too large."""
     too_large = Refusal(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has at most {MAX_BODY_BYTES} bytes", {"connection": "close"}
     )
@@ -262,7 +262,7 @@ async def _body(request: _Request, receive: Receive) -> bytes:
 
 
 def _once(body: bytes, receive: Receive) -> Receive:
-    """A ``receive`` that has the body at once; after it the caller's own, which tells when the caller goes."""
+    """Return a ``receive`` that gives the body at once, and then the caller's messages, which tell of its end."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:

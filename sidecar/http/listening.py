@@ -1,14 +1,14 @@
 """Listening sockets that always have room for one more connection.
 
-A listener that refuses whoever comes after the last place can be shut by anybody who opens connections and says
-nothing, and then an orchestrator that asks for ``/livez`` takes a healthy router for a dead one. Here the newcomer is
-always let in, and a connection that is there already has to go: of the client that holds too many, or of the one that
-holds most, the oldest one that does nothing, or else the oldest. So a client takes places from itself alone, and who
-asks as soon as it is connected has its answer before its turn to leave comes, even in a storm of connections.
+Any client can block a listener that refuses connections once its places are taken: it opens connections and sends
+nothing. An orchestrator that asks for ``/livez`` then takes a healthy router for a dead one. This listener accepts
+every new connection and ends an old one instead: of the client that holds too many, or of the client that holds most,
+the oldest idle connection, or else the oldest. So a client takes places from itself alone, and a client that asks as
+soon as it is connected has its answer before its connection is the oldest, even in a storm of connections.
 
-It is done where connections are accepted, which is before TLS: handshakes that never end hold places too.
+This happens where connections are accepted, which is before TLS: handshakes that never end hold places, too.
 
-Rejected: uvicorn's ``limit_concurrency``. It counts connections, idle ones too, and answers 503 from then on.
+Rejected: uvicorn's ``limit_concurrency``. It counts idle connections, too, and answers 503 above the limit.
 """
 
 import ipaddress
@@ -22,17 +22,17 @@ from index.errors import ConfigError
 from sidecar.config.listeners import Listener
 
 BACKLOG: Final = 512
-"""Connections that the system keeps until they are accepted."""
+"""Connections that the operating system keeps until they are accepted."""
 
 ACCEPTED_AT_ONCE: Final = 16
-"""By the event loop, between two looks at what those have sent that are there; far below the places of one client."""
+"""Connections that the event loop accepts between two reads of the accepted ones; far below the places of a client."""
 
 IDLE_AFTER_S: Final = 1.0
-"""From its beginning on; a younger connection has not asked yet."""
+"""Age from which a connection without a request counts as idle; a younger one may not have asked yet."""
 
 
 class Places(NamedTuple):
-    """How many connections a listener keeps: all together, and of one client (an address, or an IPv6 network /64)."""
+    """Most connections of a listener, in all and of one client (an IPv4 address, or an IPv6 network /64)."""
 
     connections: int
     of_one_client: int
@@ -51,7 +51,7 @@ class _Accepted:
 
 
 class ListeningSocket(socket.socket):
-    """Used by one event loop; `busy` tells the file descriptors of connections with a request under way."""
+    """A listening socket of one event loop; `busy` returns the descriptors of connections with a request under way."""
 
     def __init__(self, family: int, kind: int, protocol: int, places: Places) -> None:
         super().__init__(family, kind, protocol)
@@ -60,11 +60,11 @@ class ListeningSocket(socket.socket):
         self._accepted: list[_Accepted] = []
 
     def listen(self, backlog: int = BACKLOG, /) -> None:
-        """As any socket; the event loop would have the system keep no more than it accepts at once."""
+        """Listen with at least ``BACKLOG``; the event loop asks for no more than it accepts at once."""
         super().listen(max(backlog, BACKLOG))
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """As any socket, and make room for it."""
+        """Accept a connection, and end another one when no place is left."""
         connection, address = super().accept()
         self._accepted = [each for each in self._accepted if each.is_open]
         self._accepted.append(_Accepted(connection, client_of(address)))
@@ -77,7 +77,7 @@ class ListeningSocket(socket.socket):
         if held[newest.client] >= self._places.of_one_client:
             client = newest.client
         elif len(others) >= self._places.connections:
-            # Among equals the one that came first.
+            # Among clients with equal numbers, take the first one.
             client = max(held, key=lambda each: held[each])
         else:
             return
@@ -88,15 +88,15 @@ class ListeningSocket(socket.socket):
         leaves = next(idle, oldest_first[0])
         leaves.ended = True
         try:
-            # The event loop reads the end of it, and closes it.
+            # The event loop then reads the end of the connection and closes it.
             leaves.connection.shutdown(socket.SHUT_RDWR)
         except OSError:
-            # The other side was first.
+            # The client has ended the connection already.
             return
 
 
 def client_of(address: Any) -> str:
-    """Whom an address of a peer belongs to; who has one address of an IPv6 network has all of them."""
+    """Return the client of a peer address; all addresses of an IPv6 network /64 belong to one client."""
     if not isinstance(address, tuple):
         return ""
     host = str(address[0]).partition("%")[0]
@@ -107,14 +107,14 @@ def client_of(address: Any) -> str:
 
 
 def bind(config: Listener, section: str, places: Places) -> ListeningSocket:
-    """A listening socket for the address of a section of the configuration; ConfigError when it cannot be had."""
+    """Return a listening socket for the address of a section of the configuration; raise ConfigError without one."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         bound = ListeningSocket(family, kind, protocol, places)
         try:
-            # So that a restart need not wait for the old connections to leave TIME_WAIT.
+            # A restart then need not wait for the old connections to leave TIME_WAIT.
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)
             bound.listen()

@@ -1,4 +1,4 @@
-"""How many requests a caller may make: one token bucket each."""
+"""Limits the requests of each caller with a token bucket."""
 
 import time
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 
 class Rate(NamedTuple):
-    """``burst`` requests at once, then ``per_s`` a second."""
+    """A limit of ``burst`` requests at once, then ``per_s`` a second."""
 
     per_s: float
     burst: float
@@ -14,13 +14,13 @@ class Rate(NamedTuple):
 
 KNOWN: Final = Rate(200.0, 400.0)
 UNKNOWN: Final = Rate(10.0, 50.0)
-"""For all callers together that show no known token: enough for a mistake, too little to fill a log."""
+"""Rate of all callers together that show no known token: enough for a mistake, too little to fill a log."""
 
 ANYBODY: Final = Rate(50.0, 200.0)
-"""For each client that asks for metrics, without a token; scrapers ask once in seconds."""
+"""Rate of each client that asks for metrics, without a token; scrapers ask every few seconds."""
 
 MAX_BUCKETS: Final = 2_000
-"""Rotated tokens leave a bucket behind; beyond so many all begin anew."""
+"""Most buckets. Rotated tokens leave a bucket behind; beyond this number all buckets begin anew."""
 
 
 class _Bucket:
@@ -37,7 +37,7 @@ class Pace:
         self._buckets: dict[str, _Bucket] = {}
 
     def wait_s(self, caller: str, rate: Rate) -> float:
-        """Take one request of a caller's; 0, or how long it must wait for the next one."""
+        """Take one request from the bucket of a caller; return 0, or the wait in seconds when the bucket is empty."""
         now_s = self._now_s()
         if len(self._buckets) > MAX_BUCKETS:
             self._buckets.clear()

@@ -1,12 +1,13 @@
 """Probes and metrics over HTTP, in a thread of their own so that a slow reader never delays a release.
 
-Three paths and a first page that names them, GET and HEAD, nothing that changes anything. Dispatch is explicit: the
-server that comes with prometheus_client answers metrics on any path, so a probe of a path that does not exist would
-always be green.
+There are three paths and a first page that names them, with GET and HEAD only; no request changes anything. Dispatch
+is explicit: the server that comes with prometheus_client answers metrics on any path, so a probe of a path that does
+not exist would always be green.
 
-Anybody who can reach the port may ask, so nobody may cost much. A probe is never refused and never waits for other
-clients: there is always room for its connection (:mod:`sidecar.http.listening`), and its answer is made anew
-only so often that making it takes a tenth of a core. Everything else is refused (429) beyond a rate for each client.
+Every client that can reach the port may ask, so no client may cost much. A probe is never refused and never waits for
+other clients: there is always room for its connection (:mod:`sidecar.http.listening`), and its answer is made again
+only so often that this takes a tenth of a core (more only where making it takes longer than 0.1 s). All other requests
+of a client are refused (429) beyond a rate.
 """
 
 import json
@@ -49,28 +50,28 @@ PROBES: Final = frozenset({"/livez", "/readyz"})
 
 
 class Health(Protocol):
-    """What the router tells about itself; called from the HTTP thread, so it must not block."""
+    """The router's account of its own health; called from the HTTP thread, so it must not block."""
 
     @property
     def registry(self) -> CollectorRegistry:
-        """Metrics to render."""
+        """The registry of the metrics to render."""
 
     def live(self) -> tuple[bool, dict[str, object]]:
-        """Whether the process works at all, and the body of ``/livez``."""
+        """Say whether the process works at all, with the body of ``/livez``."""
 
     def ready(self) -> tuple[bool, dict[str, object]]:
-        """Whether every assigned partition is recovered and active, and the body of ``/readyz``."""
+        """Say whether every assigned partition is recovered and active, with the body of ``/readyz``."""
 
 
 def serve(listen: str, health: Health) -> HttpServer:
-    """Start serving `health` at `listen` (``host:port``); ConfigError when the address cannot be had."""
+    """Start serving `health` at `listen` (``host:port``); raise ConfigError when the address is not available."""
     server = HttpServer(application(health), HttpConfig(listen=listen), "http")
     server.start()
     return server
 
 
 def application(health: Health) -> ASGIApp:
-    """The paths as an ASGI application."""
+    """Return the paths as an ASGI application."""
     ready = Frugal(lambda: _json(*health.ready()))
     texts: dict[str, Frugal] = {}
 
@@ -86,7 +87,8 @@ def application(health: Health) -> ASGIApp:
         def text() -> Response:
             return Response(encode(health.registry), headers={"content-type": content_type})
 
-        # As many as prometheus_client knows formats; in another thread, or probes would wait for it.
+        # ``texts`` has one entry for each format of prometheus_client. Another thread renders it, so that probes do not
+        # wait for it.
         return await run_in_threadpool(texts.setdefault(content_type, Frugal(text)).get)
 
     async def first(_: Request) -> Response:
@@ -97,13 +99,13 @@ def application(health: Health) -> ASGIApp:
 
     paths = {"/": first, "/livez": livez, "/readyz": readyz, "/metrics": metrics}
     app = Starlette(routes=[Route(path, answer) for path, answer in paths.items()], exception_handlers={404: missing})
-    # A path that does not exist is 404, not a redirect to one that does.
+    # Answer 404 to a missing path instead of redirecting to a similar one.
     app.router.redirect_slashes = False
     return Paced(app)
 
 
 class Frugal:
-    """An answer that may be given again, until nine times as long has passed as the processor took to make it."""
+    """An answer that is given again for nine times the processor time that making it took, and 1 s at most."""
 
     def __init__(self, make: Callable[[], Response]) -> None:
         self._make = make
@@ -112,11 +114,11 @@ class Frugal:
         self._good_until_s = 0.0
 
     def get(self) -> Response:
-        """The answer, made anew where that is due; who asks meanwhile waits for the same."""
+        """Return the answer, made again where that is due; callers that ask meanwhile wait for the same answer."""
         with self._making:
             if self._made is not None and time.monotonic() < self._good_until_s:
                 return self._made
-            # Time of this thread alone: what else the process does must not make the answer old.
+            # Measure the time of this thread alone: other work of the process must not make the answer old.
             began_s = time.thread_time()
             self._made = made = self._make()
             took_s = time.thread_time() - began_s
@@ -125,7 +127,7 @@ class Frugal:
 
 
 class Paced:
-    """Refuses what a client asks beyond the rate, but for probes: an answer costs no more than a refusal."""
+    """Refuses requests of a client beyond the rate, except probes: their answer costs no more than a refusal."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

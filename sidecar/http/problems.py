@@ -1,4 +1,4 @@
-"""Errors as problem JSON (RFC 9457): written for the caller, with the id under which the log says more."""
+"""Problem JSON (RFC 9457) for errors: written for the caller, with the request id under which the log says more."""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ HEADERS: Final = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
 )
-"""Of every answer."""
+"""Headers of every answer."""
 
 
 class Problem(BaseModel):
@@ -31,7 +31,7 @@ class Problem(BaseModel):
 
 
 class Refusal(Exception):
-    """A request that is not done; ``detail`` is for the caller."""
+    """A request is refused; ``detail`` is for the caller."""
 
     def __init__(self, status: HTTPStatus, detail: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
@@ -41,7 +41,7 @@ class Refusal(Exception):
 
 
 def body_of(status: int, detail: str, request_id: str) -> bytes:
-    """The problem as JSON, ASCII only: what a caller sent may stand in it, whatever that was."""
+    """Return the problem as JSON in ASCII, since the detail may quote arbitrary text of the caller."""
     shown = detail if len(detail) <= MAX_DETAIL_CHARACTERS else f"{detail[:MAX_DETAIL_CHARACTERS]}..."
     problem = Problem(title=HTTPStatus(status).phrase, status=status, detail="", request_id=request_id)
     return json.dumps({**problem.model_dump(), "detail": shown}).encode()

@@ -1,8 +1,8 @@
 """One HTTP listener: an event loop in a thread of its own, with the same limits for probes and for the admin API.
 
-The router has two of them. Each has a thread and places for connections of its own: these are the reserve of the
-probes, which a flood of the admin API cannot take. Applications add what callers may do: :mod:`sidecar.http.probes`
-a rate for each client, and the guard of the admin API tokens, roles and bodies.
+The router has two of them. Each has a thread and places for connections of its own, so a flood of the admin API cannot
+take the places of the probes. Applications add the limits of callers: :mod:`sidecar.http.probes` a rate for each
+client, and the guard of the admin API tokens, roles and bodies.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ PLACES: Final = Places(connections=256, of_one_client=128)
 
 HEADERS_WITHIN_S: Final = 10.0
 ANSWERED_WITHIN_S: Final = 30.0
-"""From the end of the headers until the whole answer has been taken."""
+"""Time from the end of the headers until the client has taken the whole answer."""
 
 KEEP_ALIVE_S: Final = 5
 TLS_WITHIN_S: Final = 10.0
@@ -38,7 +38,7 @@ class HttpServer:
     """A running listener; `port` is the real one even where the configuration says 0."""
 
     def __init__(self, app: ASGIApp, address: Listener, name: str, tls: ssl.SSLContext | None = None) -> None:
-        """Bind the address of the section `name` of the configuration; ConfigError when it cannot be had."""
+        """Bind the address of the section `name` of the configuration; raise ConfigError when it is not available."""
         bound = bind(address, name, PLACES)
         bound.busy = self._busy
         self.port: Final[int] = bound.getsockname()[1]
@@ -46,7 +46,7 @@ class HttpServer:
         self._thread = threading.Thread(target=self._server.run, args=([bound],), name=name, daemon=True)
 
     def start(self) -> None:
-        """Return once requests are answered; DelayRouterError when that takes too long."""
+        """Start, and return once requests are answered; raise DelayRouterError when that takes too long."""
         self._thread.start()
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._server.started:
@@ -78,7 +78,7 @@ def _settings(app: ASGIApp, tls: ssl.SSLContext | None) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        # A client is known by the address of its connection, not by a header that anybody can send.
+        # The address of the connection identifies a client; any client could send a header with another address.
         proxy_headers=False,
         backlog=ACCEPTED_AT_ONCE,
         h11_max_incomplete_event_size=MAX_REQUEST_LINE_BYTES + MAX_HEADER_BYTES,
@@ -111,7 +111,7 @@ class BoundedConnection(H11Protocol):
         """Begin the timer of a request with its first bytes, and of its answer when the headers are there."""
         before = self.cycle
         if not self._awaits_headers and before.response_complete:
-            # The first bytes of another request.
+            # These are the first bytes of another request.
             self._awaits_headers = True
             self._end_in(HEADERS_WITHIN_S)
         super().data_received(data)
@@ -119,10 +119,10 @@ class BoundedConnection(H11Protocol):
 
     def on_response_complete(self) -> None:
         """Begin the timer of the next request if it has been sent already."""
-        # The timer goes on: the client may not have taken the answer yet, and closing would wait for that without end.
+        # The timer goes on: the client may not have taken the answer yet, and a close would wait for that for ever.
         done = self.cycle
         super().on_response_complete()
-        # A request that was sent ahead has begun with that.
+        # uvicorn has now begun a request that the client sent ahead.
         self._begun(done)
 
     def _begun(self, before: object) -> None:
@@ -141,10 +141,10 @@ class BoundedConnection(H11Protocol):
 
 
 class BoundedLoop(asyncio.SelectorEventLoop):
-    """End TLS handshakes that take too long; asyncio waits a minute, and uvicorn has no setting for it."""
+    """An event loop that ends slow TLS handshakes; asyncio waits a minute, and uvicorn has no setting for it."""
 
     async def create_server(self, *arguments, **options):  # type: ignore[no-untyped-def]
-        """Listen as asyncio does, with a shorter patience."""
+        """Listen as asyncio does, with shorter TLS timeouts."""
         if options.get("ssl") is not None:
             options |= {"ssl_handshake_timeout": TLS_WITHIN_S, "ssl_shutdown_timeout": TLS_WITHIN_S}
         return await super().create_server(*arguments, **options)

@@ -1,4 +1,4 @@
-"""TLS of the admin listener: certificates are read again when they change, without a restart."""
+"""TLS of the admin listener; reads certificates again when they change, without a restart."""
 
 import hashlib
 import ssl
@@ -16,9 +16,10 @@ LOOK_EVERY_S: Final = 1.0
 
 
 class Certificates:
-    """The listener's context; each handshake begins with it and goes on with the newest certificate.
+    """The TLS context of the listener; each handshake begins with it and continues with the newest certificate.
 
-    ConfigError when the files cannot be used. A client's authorities are those of the start.
+    The constructor raises ConfigError when the files cannot be used. A changed file of client authorities takes effect
+    only when the certificate or the key changes, too.
     """
 
     def __init__(self, admin: AdminConfig, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -47,7 +48,7 @@ class Certificates:
                 return
             self._newest = self._loaded()
         except ConfigError as error:
-            # While certificate and key are being exchanged they may not fit each other.
+            # Certificate and key may not match while they are being replaced.
             if self._problem != str(error):
                 self._problem = str(error)
                 self._log.error("admin_certificate_unusable", why=self._problem)

@@ -1,4 +1,4 @@
-"""The token file: who may call, in which role; read again while the router runs."""
+"""Reads the token file, which gives each caller a role; reads it again when it changes while the router runs."""
 
 import hashlib
 import hmac
@@ -17,12 +17,12 @@ MIN_TOKEN_CHARACTERS: Final = 32
 MAX_TOKENS: Final = 1_000
 MAX_FILE_BYTES: Final = 1_048_576
 LOOK_EVERY_S: Final = 1.0
-"""How soon a changed file is noticed, and how often it is read at most."""
+"""Least time between two reads of the file, so also the time within which a change is noticed."""
 
 _SHOWN_DIGITS: Final = 8
 _LINES: Final = "`read TOKEN`, `operate TOKEN` or `produce TOKEN`"
 _PAYLOAD: Final = "+payload"
-"""Behind the role of who reads: also what is in records, as far as anything shows it."""
+"""Suffix of a reading role: the caller may also see the parts of records that the API shows."""
 
 # token68 of RFC 9110: what may follow "Bearer".
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
@@ -37,10 +37,10 @@ class Role(StrEnum):
 
 
 class Caller(NamedTuple):
-    """Who calls; ``name`` is the beginning of the token's SHA-256, by which a log may name it.
+    """A caller; ``name`` is the beginning of the token's SHA-256, by which a log may name it.
 
-    ``sees_payload`` says whether it may also see what is in records: no role has that by itself, so that who operates
-    need not know what is sent.
+    ``sees_payload`` says whether it may also see the content of records. No role includes that by itself, since an
+    operator need not know the content.
     """
 
     role: Role
@@ -48,7 +48,7 @@ class Caller(NamedTuple):
     sees_payload: bool = False
 
     def may(self, needed: Role) -> bool:
-        """Whether a request that takes this role is allowed: operating includes reading, and nothing else another."""
+        """Say whether a request that takes this role is allowed: operate includes read, and nothing else another."""
         return self.role is needed or (self.role is Role.OPERATE and needed is Role.READ)
 
 
@@ -58,7 +58,7 @@ class _Token(NamedTuple):
 
 
 class TokenFile:
-    """The tokens that are in force; used by the event loop only. ConfigError when the file cannot be used."""
+    """The tokens in force; used by the event loop only. The constructor raises ConfigError for an unusable file."""
 
     def __init__(self, path: Path, now_s: Callable[[], float] = time.monotonic) -> None:
         self._path = path
@@ -71,7 +71,7 @@ class TokenFile:
         self._log = structlog.get_logger()
 
     def caller(self, presented: bytes) -> Caller | None:
-        """Who has this token. Takes as long for any of them as for none."""
+        """Return the caller with this token, None for an unknown one; a match takes as long as no match."""
         self._look_again()
         digest = _digest(presented)
         found: Caller | None = None
@@ -116,7 +116,7 @@ def _read(path: Path) -> bytes:
 
 
 def _parsed(content: bytes) -> tuple[_Token, ...]:
-    """The tokens of a file; ConfigError naming the line, and never what stands there."""
+    """Return the tokens of a file; raise ConfigError, which names the line and never its text."""
     tokens: dict[bytes, _Token] = {}
     for number, rights, token in _lines(content):
         where = f"admin.token_file: line {number}"

@@ -1,4 +1,4 @@
-"""How much lies in a rejected topic, by code: the newest of it, so that it costs the same however much there is."""
+"""Counts the newest records of a rejected topic by code; the limit keeps the cost independent of the topic's size."""
 
 import time
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from sidecar.rejected.records import Mark, RejectedRecord, read
 from sidecar.rejected.selection import id_names
 
 MOST_COUNTED: Final = 20_000
-"""Offsets of the rejected topic that are read, of all partitions together."""
+"""Offsets of the rejected topic that are read, in all partitions together."""
 
 COUNT_FOR_S: Final = 8.0
 
@@ -24,22 +24,22 @@ class CodeCount:
 
     records: int = 0
     redriven: int = 0
-    """Those of them that were driven again."""
+    """Number of these records that were driven again."""
     last_ms: int = 0
-    """When the newest was rejected."""
+    """Time at which the newest one was rejected."""
 
 
 class Counted(NamedTuple):
-    """Counts by code; not ``is_whole`` where older records were not looked at."""
+    """Counts by code; ``is_whole`` is false where older records were not read."""
 
     codes: dict[str, CodeCount]
     is_whole: bool
 
 
 class Counts:
-    """What was rejected of each delay topic; read again only once something was written or removed.
+    """Counts the rejected records of each delay topic; reads them again only when the topic has changed.
 
-    Whoever watches asks every half minute, and most of the time nothing was rejected meanwhile.
+    Monitoring asks every half minute, and most of the time no record was rejected meanwhile.
     """
 
     def __init__(self, config: Config, admin: AdminClient) -> None:
@@ -48,7 +48,10 @@ class Counts:
         self._known: dict[str, tuple[dict[int, range], Counted]] = {}
 
     def of(self, topic: DelayTopicConfig) -> Counted:
-        """KafkaException when the cluster does not answer, OutOfTimeError when it takes too long to."""
+        """Return the counts of a delay topic.
+
+        Raise KafkaException when the cluster does not answer, and OutOfTimeError when reading takes too long.
+        """
         with RejectedLog(self._config, self._admin, topic.rejected, time.monotonic() + COUNT_FOR_S) as log:
             there = log.committed()
             read_before, counted = self._known.get(topic.name, (None, None))
@@ -68,9 +71,9 @@ def _counted(log: RejectedLog, there: dict[int, range], topic: DelayTopicConfig)
 
 
 def newest_of(offsets: dict[int, range], most: int) -> dict[int, range]:
-    """The end of each partition, as much as its share of ``most``.
+    """Return the newest offsets of each partition, up to its share of ``most``.
 
-    A mark lies behind what it names, so those of all that is left are there.
+    A mark lies behind the records that it names, so the marks of all these records are among them.
 
     >>> newest_of({0: range(3, 10), 1: range(0, 2)}, 8)
     {0: range(6, 10), 1: range(0, 2)}
@@ -80,7 +83,7 @@ def newest_of(offsets: dict[int, range], most: int) -> dict[int, range]:
 
 
 class Counting:
-    """Counts what it is given of one delay topic, in any order."""
+    """Counts the records and marks of one delay topic, which it takes in any order."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -88,15 +91,15 @@ class Counting:
         self._marked: set[tuple[int, int]] = set()
 
     def add(self, each: RejectedRecord | Mark | None) -> None:
-        """Take in what a message of the rejected topic is."""
+        """Take in a record or a mark of the rejected topic; ignore None."""
         if isinstance(each, Mark):
             self._marked.update((each.partition, offset) for offset in each.offsets)
         elif each is not None and each.source.topic == self._topic:
-            # Without key, value and headers, which may be large.
+            # Drop key, value and headers, which may be large.
             self._found[each.place] = each._replace(key=None, value=None, headers=[])
 
     def by_code(self) -> dict[str, CodeCount]:
-        """The counts, in the order of the codes."""
+        """Return the counts, in the order of the codes."""
         found: dict[str, CodeCount] = {}
         for place, record in self._found.items():
             count = found.setdefault(record.code, CodeCount())

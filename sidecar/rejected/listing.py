@@ -1,4 +1,4 @@
-"""Pages of what lies in a rejected topic, by partition and offset; cheap enough for whoever asks often."""
+"""Lists the records of a rejected topic in pages, by partition and offset; a page is cheap enough to ask for often."""
 
 import time
 from typing import Any, Final, NamedTuple
@@ -21,14 +21,14 @@ Position = tuple[int, int]
 
 
 class Listed(NamedTuple):
-    """One rejected record, and whether it was driven again; None where not all of its partition was read."""
+    """A rejected record; ``is_redriven`` is None where a mark may lie in an unread part of its partition."""
 
     record: RejectedRecord
     is_redriven: bool | None
 
 
 def as_json(listed: Listed) -> dict[str, object]:
-    """For scripts: neither key nor value nor headers."""
+    """Return a record for scripts, without key, value and headers."""
     record, is_redriven = listed
     shown_id = None if record.deliver_id is None else record.deliver_id.decode("utf-8", "replace")
     return {
@@ -46,13 +46,13 @@ def as_json(listed: Listed) -> dict[str, object]:
 
 
 class Page(NamedTuple):
-    """Records from one position on; ``next_from`` is where the next page begins, None behind the last record."""
+    """Records from one position on; ``next_from`` is the begin of the next page, None behind the last record."""
 
     records: list[Listed]
     next_from: Position | None
 
     def as_json(self) -> dict[str, Any]:
-        """For scripts."""
+        """Return the page for scripts."""
         next_from = None if self.next_from is None else f"{self.next_from[0]}/{self.next_from[1]}"
         return {"records": [as_json(each) for each in self.records], "next_from": next_from}
 
@@ -60,7 +60,7 @@ class Page(NamedTuple):
 def page(
     config: Config, admin: AdminClient, topic: DelayTopicConfig, selection: Selection, begin: Position, most: int
 ) -> Page:
-    """At most ``most`` selected records from ``begin`` on; KafkaException when the cluster does not answer."""
+    """Return up to ``most`` selected records from ``begin`` on; raise KafkaException when no broker answers."""
     reading = _Reading(most, MOST_READ, time.monotonic() + READ_FOR_S)
     with RejectedLog(config, admin, topic.rejected) as log:
         for partition, offsets in sorted(log.committed().items()):
@@ -74,7 +74,7 @@ def page(
 
 
 class _Reading:
-    """What one page has found, and how much it may still read."""
+    """The records of one page so far, and the number of records and the time that remain for it."""
 
     def __init__(self, most: int, most_read: int, until_s: float) -> None:
         self.found: list[Listed] = []
@@ -85,7 +85,7 @@ class _Reading:
     def partition(
         self, log: RejectedLog, number: int, offsets: range, selection: Selection, names: frozenset[str]
     ) -> int | None:
-        """Read on in one partition; the offset where the next page begins, None when nothing is left here."""
+        """Read one partition; return the offset where the next page begins, None when the partition has no more."""
         records: list[RejectedRecord] = []
         marked: set[int] = set()
         next_offset: int | None = None
@@ -102,7 +102,7 @@ class _Reading:
                 marked |= each.offsets
             elif each is not None and next_offset is None and selection.takes(each):
                 if len(self.found) + len(records) >= self._most:
-                    # The marks of what was found may still come.
+                    # Read on: marks of the records found may still come.
                     next_offset = offset
                     continue
                 records.append(each)

@@ -1,4 +1,4 @@
-"""Reading a rejected topic by position, committed records only."""
+"""Reads the committed records of a rejected topic by position."""
 
 import math
 import time
@@ -18,13 +18,13 @@ _LOOK_AGAIN_S: Final = 0.1
 
 
 class OutOfTimeError(DelayRouterError):
-    """Reading took longer than it was given."""
+    """Reading took longer than the time allowed."""
 
 
 class RejectedLog:
-    """The partitions of one rejected topic; a context, whose end closes the consumer.
+    """Reads the partitions of one rejected topic; a context manager that closes its consumer at the end.
 
-    Waiting and reading end with OutOfTimeError at ``until_s`` of the monotonic clock.
+    Waiting and reading raise OutOfTimeError at ``until_s`` of the monotonic clock.
     """
 
     def __init__(self, config: Config, admin: AdminClient, topic: str, until_s: float = math.inf) -> None:
@@ -41,28 +41,28 @@ class RejectedLog:
         self._consumer.close()
 
     def partitions_of(self, topic: str) -> int:
-        """How many partitions a topic has; KafkaException when there is no such topic."""
+        """Return the partition count of a topic; raise KafkaException when the topic does not exist."""
         found = self._consumer.list_topics(topic, REQUEST_TIMEOUT_S).topics[topic]
         if found.error is not None:
             raise KafkaException(found.error)
         return len(found.partitions)
 
     def committed(self) -> dict[int, range]:
-        """Offsets of each partition from the first one to the end of what no open transaction hides."""
+        """Return the offsets of each partition, from the first to the first one that an open transaction hides."""
         return {
             number: range(*log_range(self._admin, self.topic, number))
             for number in range(self.partitions_of(self.topic))
         }
 
     def whole(self) -> dict[int, range]:
-        """The same up to what the topic holds now, once no open transaction hides any of it.
+        """Return the offsets of each partition up to its present end, once no open transaction hides any of them.
 
-        DelayRouterError when one stays open for longer than transactions of routers may.
+        Raise DelayRouterError when a transaction stays open for longer than those of routers may.
         """
         ends = {
             number: uncommitted_end(self._admin, self.topic, number) for number in range(self.partitions_of(self.topic))
         }
-        # Brokers look for what has timed out every 10 s.
+        # Brokers look for transactions that have timed out every 10 s.
         until_s = time.monotonic() + self._config.router.transaction_timeout_ms / 1_000 + 15
         while True:
             found = self.committed()

@@ -1,4 +1,4 @@
-"""What may be asked of rejected topics and done with them, for the admin API; any thread may call."""
+"""Operations of the admin API on rejected topics; any thread may call them."""
 
 from confluent_kafka.admin import AdminClient
 
@@ -11,7 +11,10 @@ from sidecar.rejected.selection import Selection
 
 
 class RejectedOperations:
-    """By the name of the delay topic; ConfigError for one that there is not, KafkaException when no answer comes."""
+    """Lists, counts and drives rejected records, by the name of the delay topic.
+
+    Methods raise ConfigError for a delay topic that is not configured, and KafkaException when no broker answers.
+    """
 
     def __init__(self, config: Config, admin: AdminClient) -> None:
         self._config = config

@@ -1,4 +1,4 @@
-"""The producer of whoever drives rejected records again."""
+"""Makes the producer that drives rejected records again."""
 
 from confluent_kafka import Producer
 
@@ -9,14 +9,15 @@ from sidecar.logs import events
 
 
 def redriver(config: Config, rejected: str) -> Producer:
-    """A transactional producer, of which there is one at a time for each rejected topic: the newer fences the older."""
+    """Return the transactional producer for a rejected topic; a newer one fences the older, so one at a time works."""
     return Producer(
         {
             **connection(config),
             "client.id": f"{config.router.group_id}-redrive",
-            # Within the prefix that routers have a right on; no delay partition's id ends so.
+            # Within the prefix that routers have a right on; the id of a delay partition ends with its number instead.
             "transactional.id": f"{config.router.group_id}.{rejected}.redrive",
-            # Killed in the middle, it holds up readers of the delay topic for so long, and up to 10 s more.
+            # A run that is killed in a transaction holds up readers of the delay topic for so long, and 10 s at most
+            # beyond it.
             "transaction.timeout.ms": 10_000,
             "message.timeout.ms": 5_000,
             "linger.ms": 5,

@@ -1,4 +1,4 @@
-"""What lies in a rejected topic: rejected records, and marks that name the ones that were driven again."""
+"""Reads and writes the records of a rejected topic: rejected records, and marks that name those driven again."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ REDRIVEN_OFFSETS: Final = "delay-redriven-offsets"
 """The only header of a mark."""
 
 MAX_MARKED: Final = 100_000
-"""Offsets of one mark; far more than one transaction drives."""
+"""Most offsets in one mark; far more than one transaction drives."""
 
 _ADDED: Final = [DELAY_ERROR, DELAY_ERROR_MESSAGE, DELAY_SOURCE]
 _OF_A_SERIES: Final = [DELAY_OCCURRENCE, DELAY_SERIES]
@@ -39,7 +39,7 @@ _RANGE: Final = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?")
 
 
 class Place(NamedTuple):
-    """Where the record lay in its delay topic."""
+    """The position of a record in its delay topic."""
 
     topic: str
     partition: int
@@ -50,9 +50,9 @@ class Place(NamedTuple):
 
 
 class RejectedRecord(NamedTuple):
-    """A rejected record; ``headers`` are those it came with, without what rejecting and driving it has added.
+    """A rejected record; ``headers`` are its original headers, without those that rejecting and driving have added.
 
-    Those of an occurrence are without what makes it recur, too.
+    An occurrence of a series also loses the headers that make it recur.
     """
 
     partition: int
@@ -62,10 +62,10 @@ class RejectedRecord(NamedTuple):
     code: str
     message: str
     redriven: int
-    """How often it was driven again before."""
+    """Number of times that it was driven again before."""
     deliver_id: bytes | None
     obstacle: str
-    """Why it cannot be driven again; empty where it can."""
+    """Reason that it cannot be driven again; empty where it can."""
     key: bytes | None
     value: bytes | None
     headers: Headers
@@ -77,16 +77,16 @@ class RejectedRecord(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Offsets of its own partition that were driven again."""
+    """A mark; ``offsets`` are the offsets of its own partition that were driven again."""
 
     partition: int
     offsets: frozenset[int]
 
 
 def read(message: Message, id_names: Iterable[str]) -> RejectedRecord | Mark | None:
-    """What a message of a rejected topic is; None for what neither a router nor a redrive has written.
+    """Return a message of a rejected topic as a record or a mark; None when neither a router nor a redrive wrote it.
 
-    ``id_names`` are the headers that name a schedule, in lower case.
+    ``id_names`` are the headers that name a schedule, in lower case. Raise DelayRouterError for an unreadable mark.
     """
     headers, is_sure = handed_over_one(message)
     partition, offset = message.partition() or 0, message.offset() or 0
@@ -119,7 +119,11 @@ def read(message: Message, id_names: Iterable[str]) -> RejectedRecord | Mark | N
 
 
 def _returned(came: Headers) -> Headers:
-    """An occurrence goes back alone: its series goes on without it, and a second one would begin where it recurred."""
+    """Return the headers with which a record goes back.
+
+    An occurrence goes back without the headers that make it recur: its series goes on without it, and a recurring copy
+    would begin a second series.
+    """
     occurred = [name for name, _ in came[-2:]] == _OF_A_SERIES
     gone = _GONE | _RECURS if occurred else _GONE
     return [header for header in came if lowered(header[0]) not in gone]
@@ -136,7 +140,7 @@ def _text(value: bytes | None) -> str:
 
 
 def mark_headers(offsets: Iterable[int]) -> list[tuple[str, bytes | None]]:
-    """The header of a mark.
+    """Return the headers of a mark.
 
     >>> mark_headers([20, 17, 21, 22])
     [('delay-redriven-offsets', b'17,20-22')]
@@ -160,7 +164,7 @@ def _runs(offsets: Sequence[int]) -> Iterable[tuple[int, int]]:
 
 
 def _marked(raw: bytes, place: str) -> frozenset[int]:
-    """DelayRouterError for what cannot be read: to pass it over could drive a record twice."""
+    """Return the offsets of a mark; raise DelayRouterError for an unreadable one, whose records could go out twice."""
     found: set[int] = set()
     for part in _text(raw).split(","):
         match = _RANGE.fullmatch(part)

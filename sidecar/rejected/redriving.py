@@ -1,7 +1,7 @@
-"""Driving rejected records again: copies in the delay topic and marks in the rejected topic, in one transaction.
+"""Drives rejected records again: copies them to the delay topic and marks them in the rejected topic, transactionally.
 
-Records go back into the partition they came from, so that what a producer had in mind with it still holds, and with the
-time of now. Of each only what it came with goes back, with the changes asked for and one more in ``delay-redriven``.
+A record goes back to the partition that it came from, as its producer chose it, and gets the present time. It goes back
+with its original key, value and headers, with the requested changes, and with ``delay-redriven`` raised by one.
 """
 
 import math
@@ -26,21 +26,21 @@ from sidecar.rejected.selection import MOST_REDRIVEN, NO_CHANGES, HeaderChanges,
 
 IN_ONE_TRANSACTION: Final = 500
 MAX_BYTES: Final = 4_194_304
-"""Of one transaction, which is to end long before its timeout."""
+"""Bytes at which a transaction is committed, so that it ends long before its timeout."""
 
 _ABORT_WITHIN_S: Final = 5.0
 _NOW: Final = 0
 
 
 class AnotherRunError(DelayRouterError):
-    """Somebody else has begun to drive records of the same rejected topic, and goes on."""
+    """A newer run drives records of the same rejected topic, and this run has stopped."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be driven, and how: at most ``most`` records, none more often than ``most_redriven`` times.
+    """An order to drive at most ``most`` of the selected records, none more often than ``most_redriven`` times.
 
-    What is not driven after ``within_s`` waits for the next run.
+    The run ends after ``within_s`` seconds; the remaining records wait for the next run.
     """
 
     selection: Selection
@@ -53,19 +53,19 @@ class Order:
 
 @dataclass
 class Report:
-    """What became of the records that were selected."""
+    """Counts of the selected records by their fate."""
 
     selected: int = 0
     already_redriven: int = 0
     over_limit: int = 0
-    """Driven so often before that they stay."""
+    """Records that have been driven too often before, so they stay."""
     not_whole: int = 0
-    """The rejected topic does not have all of them."""
+    """Records that cannot be copied: the rejected topic lacks a part of them, or their partition does not exist."""
     to_drive: int = 0
     driven: int = 0
 
     def as_json(self) -> dict[str, int]:
-        """For scripts."""
+        """Return the counts by name, for scripts."""
         return asdict(self)
 
 
@@ -75,10 +75,11 @@ Progress = Callable[[Report], None]
 def redrive(
     config: Config, admin: AdminClient, topic: DelayTopicConfig, order: Order, on_progress: Progress = lambda _: None
 ) -> Report:
-    """Drive what the order says; AnotherRunError when another run took over, DelayRouterError when Kafka refuses.
+    """Drive the records of an order again and return the counts.
 
-    OutOfTimeError when none was driven in time; where some were, the report says how many. After any error what is
-    reported as driven is, and everything else is not: to begin again is right.
+    Raise AnotherRunError when a newer run took over, DelayRouterError when Kafka refuses, and OutOfTimeError when the
+    time ended before any record was driven; where some were driven, the report says how many. After an error the
+    records reported as driven are driven and no others, so the caller can begin again.
     """
     report = Report()
     until_s = time.monotonic() + order.within_s
@@ -112,9 +113,9 @@ def _explained(exception: KafkaException, topic: DelayTopicConfig, report: Repor
 
 
 def _give_up(producer: Producer | None) -> None:
-    """Abort what is open, so that readers of the delay topic need not wait for its timeout."""
+    """Abort an open transaction, so that readers of the delay topic need not wait for its timeout."""
     if producer is not None:
-        # Nothing is open, or nobody answers, or it is fenced.
+        # The abort fails when no transaction is open, no broker answers or the producer is fenced.
         with suppress(KafkaException):
             producer.abort_transaction(_ABORT_WITHIN_S)
 
@@ -134,7 +135,7 @@ class _Run:
         self._delay_partitions = log.partitions_of(topic.name)
 
     def drive(self, producer: Producer | None) -> None:
-        """Find what to drive, then drive it; without a producer only find it."""
+        """Choose the records to drive, then drive them; without a producer only choose them."""
         offsets = self._log.whole() if producer is not None else self._log.committed()
         chosen = self._choose(offsets)
         self._report.to_drive = sum(map(len, chosen.values()))
@@ -143,7 +144,7 @@ class _Run:
             self._copy(producer, chosen)
 
     def _choose(self, offsets: dict[int, range]) -> dict[int, set[int]]:
-        """The offsets to drive: all marks are read before anything is."""
+        """Return the offsets to drive of each partition, once all records and marks have been read."""
         candidates: dict[int, list[int]] = {number: [] for number in offsets}
         marked: dict[int, set[int]] = {number: set() for number in offsets}
         over_limit: dict[int, set[int]] = {number: set() for number in offsets}

@@ -1,4 +1,4 @@
-"""Which rejected records are meant, and how their headers change on the way back."""
+"""Selects rejected records, and changes their headers on the way back."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,12 +11,15 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.rejected.records import RejectedRecord
 
 MOST_REDRIVEN: Final = 3
-"""So often a record is driven again, unless somebody says otherwise: what comes back each time would go round."""
+"""Times that a record is driven again by default; a record that is rejected each time would otherwise circulate."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Records of one delay topic; what is left out selects all. Times are those of the rejection, without the end."""
+    """Conditions on the rejected records of one delay topic; an empty condition selects all.
+
+    The times limit the time of the rejection; ``until_ms`` is not included.
+    """
 
     topic: str
     codes: frozenset[str] = frozenset()
@@ -25,12 +28,12 @@ class Selection:
     until_ms: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse codes that do not exist: they would select nothing."""
+        """Raise ConfigError for a code that does not exist: it would select nothing."""
         for code in sorted(self.codes - {each.value for each in Reason}):
             raise ConfigError(f"{code} is not a code of rejection; there are {', '.join(Reason)}")
 
     def takes(self, record: RejectedRecord) -> bool:
-        """Whether a record is one of these."""
+        """Say whether a record meets every condition."""
         return (
             record.source.topic == self.topic
             and (not self.codes or record.code in self.codes)
@@ -42,19 +45,19 @@ class Selection:
 
 @dataclass(frozen=True)
 class HeaderChanges:
-    """Headers to drop and to set; a name counts in any case, and what is set replaces all of that name."""
+    """Headers to drop and to set; case of names does not matter, and a header that is set replaces all of its name."""
 
     drop: tuple[str, ...] = ()
     put: tuple[tuple[str, bytes], ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what the router writes itself."""
+        """Raise ConfigError for a header that the router writes itself."""
         for name in (*self.drop, *(name for name, _ in self.put)):
             if lowered(name) in OURS:
                 raise ConfigError(f"header {name}: the router writes it itself; choose another name")
 
     def of(self, record: RejectedRecord) -> list[tuple[str, bytes | None]]:
-        """The headers with which a record goes back."""
+        """Return the headers with which a record goes back."""
         gone = {lowered(name) for name in (*self.drop, *(name for name, _ in self.put))}
         kept: Headers = [header for header in record.headers if lowered(header[0]) not in gone]
         return [*kept, *self.put, (DELAY_REDRIVEN, b"%d" % (record.redriven + 1))]
@@ -64,7 +67,7 @@ NO_CHANGES: Final = HeaderChanges()
 
 
 def id_names(topic: DelayTopicConfig) -> frozenset[str]:
-    """The headers that name a schedule of this delay topic, in lower case."""
+    """Return the headers that name a schedule of this delay topic, in lower case."""
     aliases: Iterable[str] = (
         alias.name for each in topic.aliases for alias in each.expanded() if alias.role is Role.ID
     )

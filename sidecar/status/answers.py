@@ -1,8 +1,9 @@
-"""What an operator may ask, and the shape of the answers: the same for the admin API and for the command line.
+"""Questions that an operator may ask, and the shapes of the answers, for the admin API and for the command line.
 
-Every number is of the whole group. A partition that no router has reported lately stands in the answer with the state
-``unserved``, so that a sum never hides what is missing. Nothing here holds settings, or values and header values of
-records; keys only of schedules one by one, and the admin API takes them out for who may not see them.
+Every number covers the whole group. A partition that no router has reported lately stands in the answer with the state
+``unserved``, so that a sum never hides that its numbers are missing. The answers hold no settings, and no values or
+header values of records. Keys appear only in lists of schedules, and the admin API removes them for a token that may
+not see them.
 """
 
 from enum import StrEnum
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-# The shapes are all that a command over the API needs.
+# A command that uses the API needs the shapes only, so the module does not import the finder at run time.
 if TYPE_CHECKING:
     from sidecar.finding.wanted import Wanted
 
@@ -146,7 +147,7 @@ class ScheduleAnswer(Answer):
     )
 
     def without_key(self) -> Self:
-        """The same, for who may not see what is in records."""
+        """Return a copy without the key, for a token that may not see the content of records."""
         return self.model_copy(update={"key": None})
 
 
@@ -163,17 +164,18 @@ class SchedulesAnswer(Answer):
 class Inquiries(Protocol):
     """Answers for the whole group, from any instance; safe from any thread, and may block for seconds.
 
-    ConfigError for a delay topic or partition that there is not, KafkaException when the cluster does not answer.
+    Methods raise ConfigError for a delay topic or partition that does not exist, and KafkaException when the cluster
+    does not answer.
     """
 
     def status(self, topic: str = "") -> StatusAnswer:
-        """All delay topics, or one."""
+        """Return the status of all delay topics, or of one."""
 
     def pending(self, topic: str) -> PendingAnswer:
-        """What is pending in one delay topic."""
+        """Return the counts of the pending records of one delay topic."""
 
     def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
-        """What became of one record."""
+        """Return the fate of one record."""
 
     def schedules(self, wanted: "Wanted", begin: str, most: int) -> SchedulesAnswer:
-        """Pending schedules, from where the page before ended on, or from the first one."""
+        """Return a page of pending schedules, from the end of the page before or from the first schedule."""

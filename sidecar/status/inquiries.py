@@ -1,15 +1,15 @@
 """Answers for the whole group, from any instance.
 
-Decision: shared state in Kafka. Every router reports what it holds to the status topic (:mod:`sidecar.status.reports`),
-once a second when something has changed, and every router, and the command line, reads that. So one is asked, any of
-them, and nothing more has to be reachable, configured or trusted than the brokers.
+Decision: shared state in Kafka. Every router reports its partitions to the status topic, once a second when something
+has changed (:mod:`sidecar.status.reports`). Every router and the command line read the topic. So any one router can be
+asked, and only the brokers have to be reachable, configured and trusted.
 
 Rejected: forwarding a question to the router that has the partition. It needs addresses, tokens and certificates
-between routers and a way through network policies, each answer would wait for the slowest, and of a partition whose
-router is down it could say nothing, which is when somebody asks.
+between routers and a way through network policies, and each answer would wait for the slowest router. It could say
+nothing about a partition whose router is down, which is when operators ask.
 
-The price: numbers are a second or two old, and counts by due time and target a few more. A look-up is exact: it reads
-C, W and the rules from the state topic (:mod:`sidecar.status.lookup`).
+The price: numbers are a second or two old, and counts by due time and target a few seconds more. A look-up is exact: it
+reads C, W and the rules from the state topic (:mod:`sidecar.status.lookup`).
 """
 
 import threading
@@ -51,7 +51,7 @@ from sidecar.status.report_reader import Reports
 from sidecar.status.reports import Reported, best, targets_of
 
 PARTITIONS_FOR_S: Final = 10.0
-"""How long a partition count is believed: it seldom changes, and asking the brokers takes longer than all else."""
+"""Time for which a partition count is cached: it seldom changes, and the request is the slowest part of an answer."""
 
 FIRST_READ_S: Final = 10.0
 _NEWEST: Final = 1 << 62
@@ -64,8 +64,8 @@ Statuses = Callable[[], Sequence[PartitionStatus]]
 class GroupInquiries:
     """Implements :class:`sidecar.status.answers.Inquiries`; safe from any thread.
 
-    In a router, ``own`` are the statuses of its partitions, which are newer than any report, ``instance`` its name and
-    ``kernel`` what it runs with.
+    In a router, ``own`` returns the statuses of its partitions, which are newer than any report, ``instance`` is its
+    name and ``kernel`` the kernel that it runs with.
     """
 
     def __init__(
@@ -92,19 +92,19 @@ class GroupInquiries:
         self._reports = reports if config.router.status_topic else None
 
     def start(self) -> "GroupInquiries":
-        """Follow the status topic from now on, until ``close``, where ``reports`` do."""
+        """Begin to follow the status topic, until ``close``, where ``reports`` follow it in a thread."""
         if self._reports is not None:
             self._reports.start()
         return self
 
     def close(self) -> None:
-        """Let go of the status topic, and close what pages are read with."""
+        """Close the clients that read the status topic and the pages of schedules."""
         self._finder.close()
         if self._reports is not None:
             self._reports.close()
 
     def status(self, topic: str = "") -> StatusAnswer:
-        """All delay topics, or one."""
+        """Return the status of all delay topics, or of one."""
         configured = [self._config.require_delay_topic(topic)] if topic else self._config.delay_topics
         counts = self._partition_counts([each.name for each in configured])
         reported, kernels = self._reported()
@@ -119,7 +119,7 @@ class GroupInquiries:
         )
 
     def pending(self, topic: str) -> PendingAnswer:
-        """What is pending in one delay topic."""
+        """Return the counts of the pending records of one delay topic."""
         configured = self._config.require_delay_topic(topic)
         count = self._partition_counts([configured.name])[configured.name]
         reported, _ = self._reported()
@@ -129,7 +129,7 @@ class GroupInquiries:
         return pending_answer(topic, counted.values(), unserved)
 
     def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
-        """What became of one record."""
+        """Return the fate of one record."""
         configured = self._config.require_delay_topic(topic)
         count = self._partition_counts([topic])[topic]
         if not 0 <= partition < count:
@@ -139,7 +139,7 @@ class GroupInquiries:
         return self._lookup.of(configured, partition, offset)
 
     def schedules(self, wanted: Wanted, begin: str, most: int) -> SchedulesAnswer:
-        """Pending schedules, from where the page before ended on."""
+        """Return a page of pending schedules, from the end of the page before."""
         configured = self._config.require_delay_topic(wanted.topic)
         place = finding.Place.parse(begin) if begin else finding.Place(0)
         count = self._partition_counts([configured.name])[configured.name]
@@ -153,7 +153,7 @@ class GroupInquiries:
             reported, kernels = self._reports.reported()
         own = self._own()
         if self._instance:
-            # What it has published about itself is older.
+            # The published reports of this router are older than its own statuses.
             reported = [each for each in reported if each.instance != self._instance]
             reported += [Reported(status, self._instance, clock.now_ms(), _NEWEST) for status in own]
             kernels = {**kernels, self._instance: self._kernel}
@@ -189,7 +189,7 @@ class GroupInquiries:
         )
 
     def _unserved(self, places: Iterable[Place], now: int) -> dict[Place, PartitionAnswer]:
-        """What is known of partitions that no router reports; the ends of all their logs are asked for at once."""
+        """Return answers for partitions that no router reports; one request asks for the ends of all their logs."""
         if self._reports is None:
             return {place: unserved_answer(place[1], _NOT_PUBLISHED) for place in places}
         last = self._reports.last_told()
@@ -206,12 +206,12 @@ def _of_topic(reported: Iterable[Reported], topic: str) -> list[Reported]:
 
 
 def recent_lateness(statuses: Iterable[PartitionStatus]) -> list[int]:
-    """The sums over partitions that tell it."""
+    """Return the sums of the lateness counts over the partitions that report them."""
     return [sum(column) for column in zip(*(each.lateness for each in statuses if each.lateness), strict=True)]
 
 
 def partition_answer(reported: Reported, now: int) -> PartitionAnswer:
-    """A report as an answer; ``now`` is epoch ms."""
+    """Return a report as an answer; ``now`` is epoch ms."""
     status, watermark = reported.status, reported.status.watermark
     return PartitionAnswer(
         partition=status.partition,
@@ -237,12 +237,12 @@ def partition_answer(reported: Reported, now: int) -> PartitionAnswer:
 
 
 def unserved_answer(partition: int, why: str) -> PartitionAnswer:
-    """A partition that no router reports, and of which nothing is known."""
+    """Return the answer for a partition that no router has ever reported."""
     return PartitionAnswer(partition=partition, state=UNSERVED, why=why, lag=None)
 
 
 def last_answer(reported: Reported, log_end: int | None, now: int) -> PartitionAnswer:
-    """A partition that no router reports, by the last report of it; ``log_end`` is that of the delay topic now."""
+    """Return the answer for a partition that no router reports now, from its last report and its present log end."""
     did = "stopped" if reported.status.state is PartitionState.STOPPED else "reported it last"
     lag = None if log_end is None else max(0, log_end - reported.status.cursor)
     why = f"no router has it: {reported.instance} {did}"
@@ -252,7 +252,7 @@ def last_answer(reported: Reported, log_end: int | None, now: int) -> PartitionA
 
 
 def schedules_answer(topic: str, page: Page) -> SchedulesAnswer:
-    """A page as an answer."""
+    """Return a page of schedules as an answer."""
     found = [
         ScheduleAnswer(
             partition=each.partition,
@@ -274,7 +274,7 @@ def _text(raw: bytes | None) -> str | None:
 
 
 def pending_answer(topic: str, counted: Iterable[PartitionStatus], unserved: Iterable[int]) -> PendingAnswer:
-    """The sums over partitions."""
+    """Return the counts of a delay topic, summed over its partitions."""
     statuses = list(counted)
     sums = [sum(column) for column in zip_longest(*(status.by_due for status in statuses), fillvalue=0)]
     sums += [0] * (len(BOUNDS_MS) + 1 - len(sums))

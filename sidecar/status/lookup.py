@@ -1,6 +1,6 @@
-"""What became of one record, from the record itself, the state topic and, where needed, receipts and rejected ones.
+"""Tells the fate of one record, from the record, the state topic and, where needed, receipts and rejected records.
 
-The state topic is what a router would go by if it took the partition over now, so this is as true as anything can be::
+A router that took the partition over now would go by the state topic, so no answer can be more exact::
 
     offset >= C                      not indexed yet: pending, or to be rejected
     held                             due, and waits for its target
@@ -8,11 +8,11 @@ The state topic is what a router would go by if it took the partition over now, 
     a control that cancels           answered: its receipt says what it has cancelled
     masked, or pending nowhere       cancelled or replaced, as the receipt says that names it
     (due, offset) after W            pending
-    at or before W                   released, unless a receipt names it, which the mask does not need to remember by
-                                     then, or the rejected topic has it: what was refused at release
+    at or before W                   released, unless a receipt names it (the mask need not remember it by then) or the
+                                     rejected topic has it (refused at release)
 
-Nothing of the record but its id, its due time, its targets and a code is shown: payload, keys and header values may be
-secrets, so not even the message of a rejection is, which quotes them.
+An answer shows the id, the due time, the targets and a code of the record and nothing else: payload, keys and header
+values may be secrets. The message of a rejection quotes them, so it is not shown either.
 """
 
 import threading
@@ -44,16 +44,16 @@ from sidecar.status.searching import NotFinished
 from snapshots.state import StoredState, fold_state
 
 AT_ONCE_LOOKUPS: Final = 2
-"""Each has clients of its own and reads a state partition: more at a time would be felt by what is released."""
+"""Look-ups at a time. Each has clients of its own and reads a state partition, so more of them would delay releases."""
 
 CLOCKS_MS: Final = 60_000
-"""By how much the clocks of a router and a broker may differ for a search by time to begin early enough."""
+"""Largest difference of a router's and a broker's clock with which a search by time still begins early enough."""
 
 PRODUCER_CLOCK_MS: Final = 3_600_000
-"""How far a producer's clock may be ahead (KIP-1030)."""
+"""Time by which a producer's clock may be ahead (KIP-1030)."""
 
 _NAMED_AS: Final = {Outcome.REPLACED: Fate.REPLACED, Outcome.MOVED: Fate.MOVED}
-"""What became of a schedule that a receipt names; all others are cancelled."""
+"""Fate of a schedule that a receipt names, by the outcome of the receipt; with any other outcome it is cancelled."""
 
 WHY: Final[Mapping[Reason, str]] = {
     Reason.MAX_DELAY_EXCEEDED: "the delay is longer than allowed",
@@ -72,7 +72,7 @@ WHY: Final[Mapping[Reason, str]] = {
 
 
 class Lookup:
-    """Safe from any thread; KafkaException when the cluster does not answer."""
+    """Looks records up, from any thread; raises KafkaException when the cluster does not answer."""
 
     def __init__(self, config: Config, admin: AdminClient, now_ms: Callable[[], int]) -> None:
         self._config = config
@@ -136,7 +136,7 @@ class _One:
     def _by_state(self, record: Record, state: StoredState) -> LookupAnswer:
         offset, progress, history = self._offset, state.progress, state.history
         if offset < history.from_offset:
-            # Nothing below the first epoch is needed any more: it has left, by rules that are not kept.
+            # No record below the first epoch is needed any more: it has left, by rules that are not kept.
             return self._left(record, None)
         decision, record = decide(history.at(offset), record, offset)
         if offset >= progress.cursor:
@@ -153,7 +153,7 @@ class _One:
             return self._named_by_receipt(decision, record) or self._unknown("it cancels others")
         is_pending = (schedule.due_ms, offset) > watermark
         is_somewhere = bucket is not None or offset >= progress.sealed_to
-        # Once nothing can bring a cancelled record back, the mask does not name it any more.
+        # The mask names a cancelled record only as long as a bucket could bring it back.
         if offset in state.mask or (schedule.deliver_id is not None and is_pending and not is_somewhere):
             why = f"cancelled or replaced, and {self._topic.receipts} has the receipt no more"
             unknown = self._judged(Fate.UNKNOWN, schedule, record, why)
@@ -161,7 +161,7 @@ class _One:
         return self._judged(Fate.PENDING, schedule, record) if is_pending else self._left(record, schedule)
 
     def _left(self, record: Record, schedule: Schedule | None) -> LookupAnswer:
-        """Released, or rejected at release; ``schedule`` is None where it is not known what it was."""
+        """Answer for a record that was released or rejected at release; its ``schedule`` is None where not known."""
         due_ms = AT_ONCE if schedule is None else schedule.due_ms
         from_ms = due_ms - CLOCKS_MS if due_ms else record.timestamp_ms - PRODUCER_CLOCK_MS
         source = f"{self._topic.name}/{self._partition}/{self._offset}"
@@ -185,16 +185,16 @@ class _One:
         released = self._judged(Fate.RELEASED, schedule, record)
         if schedule is None or released.due_ms is None:
             return released
-        # All targets got it in one transaction.
+        # All targets got the record in one transaction, so one of them suffices.
         copy = released_copy(self._config, self._admin, schedule.targets[0], source, released.due_ms)
         if copy is None:
             return released
         return released.model_copy(update={"released_to": copy.place, "released_ms": copy.timestamp_ms})
 
     def _named_by_receipt(self, asked: Schedule | Control | None, record: Record) -> LookupAnswer | None:
-        """What the receipt says that names it, or that it has as a control; None where there is no such receipt."""
+        """Answer from the receipt that names the record or answers it as a control; None where there is no receipt."""
         place = f"{self._topic.name}/{self._partition}"
-        # It was written after the record was.
+        # The receipt was written after the record.
         since_ms = max(0, record.timestamp_ms - PRODUCER_CLOCK_MS)
         receipts = self._topic.receipts
         try:
@@ -222,7 +222,7 @@ class _One:
     ) -> LookupAnswer:
         if asked is None:
             return self._answer(fate, why=why, code=code)
-        # As its released record says: the time nobody named is that of the record.
+        # A schedule without a due time is due at the time of its record; the released record says the same.
         due_ms, schedule = due_ms_of(asked) or max(record.timestamp_ms, 0), schedule_of(asked)
         found = self._answer(fate, why=why, code=code, due_ms=due_ms, targets=schedule.targets if schedule else ())
         shown_id = None if asked.deliver_id is None else asked.deliver_id.decode("utf-8", "replace")

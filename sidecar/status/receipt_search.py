@@ -1,4 +1,4 @@
-"""What a receipt says of a record: that a control has cancelled it, or what it did as a control itself."""
+"""Finds the receipt about a record: a control has cancelled the record, or the record is a control itself."""
 
 import json
 from functools import partial
@@ -15,10 +15,10 @@ from sidecar.status.searching import look_through
 
 
 class Said(NamedTuple):
-    """A receipt: of the control at ``offset``, and how many schedules it has cancelled.
+    """The content of a receipt: the offset and the outcome of the control, and how many schedules it has cancelled.
 
-    ``is_schedule``: the control is a schedule itself. ``due_ms``: when the last one is due that
-    it has moved.
+    ``is_schedule`` says that the control is a schedule itself. ``due_ms`` is the due time of the last schedule that it
+    has moved.
     """
 
     offset: int
@@ -31,9 +31,9 @@ class Said(NamedTuple):
 def receipt_about(
     config: Config, admin: AdminClient, receipts: str, partition: int, offset: int, from_ms: int
 ) -> Said | None:
-    """The receipt that names the record at an offset, or says that it is no schedule; None where there is none.
+    """Return the receipt that names the record at an offset or answers it as a control; None where there is none.
 
-    Errors as of the search.
+    Raise the errors of :func:`sidecar.status.searching.look_through`.
     """
     return look_through(config, admin, receipts, from_ms, partial(_look, offset), partition)
 
@@ -47,7 +47,7 @@ def _look(offset: int, message: Message) -> Said | None:
         source = (dict(readable_headers(message)).get(DELAY_SOURCE) or b"").decode()
         control = int(source.rpartition("/")[2])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        # Whoever may write to the topic may write anything.
+        # Another program may have written a record that is no receipt.
         return None
     if offset not in named and (offset != control or is_schedule):
         return None

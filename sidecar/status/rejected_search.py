@@ -1,4 +1,4 @@
-"""Whether a record was rejected, and why, by where it came from."""
+"""Finds the rejection of a record, by the position that the record had in its delay topic."""
 
 from functools import partial
 from typing import NamedTuple
@@ -20,12 +20,15 @@ class Found(NamedTuple):
 
 
 def rejected_code(config: Config, admin: AdminClient, rejected: str, source: str, from_ms: int) -> Found | None:
-    """The reason of the record that came from ``source``, None when it was not rejected; errors as of the search."""
+    """Return the rejection of the record that came from ``source``, None when it was not rejected.
+
+    Raise the errors of :func:`sidecar.status.searching.look_through`.
+    """
     return look_through(config, admin, rejected, from_ms, partial(_look, source.encode()))
 
 
 def _look(source: bytes, message: Message) -> Found | None:
-    # The last header of each name, which is the router's own; none of what it cannot have written.
+    # dict() keeps the last header of each name, and the router adds its own headers last.
     headers = dict(readable_headers(message))
     return Found(_reason(headers.get(DELAY_ERROR))) if headers.get(DELAY_SOURCE) == source else None
 
@@ -34,5 +37,5 @@ def _reason(code: bytes | None) -> Reason:
     try:
         return Reason((code or b"").decode())
     except ValueError:
-        # Of a newer router.
+        # A newer router has written a code that this version does not know.
         return Reason.INVALID_SCHEDULE

@@ -1,4 +1,4 @@
-"""Where the copy of a released record is in its target, and when it was written there."""
+"""Finds the copy of a released record in its target topic, and the time when it was written there."""
 
 from functools import partial
 from typing import Final, NamedTuple
@@ -14,23 +14,23 @@ from sidecar.kafka.errors import error_of
 from sidecar.status.searching import NotFinished, look_through
 
 LEAD_MS: Final = 1_000
-"""What is due is decided and, as a rule, stamped by the router's clock, so the search begins shortly before that: what
-else was written meanwhile is read, too.
+"""Time before the due time at which the search begins. The router's clock decides when a record is due and, as a rule,
+stamps its copy, so a short lead suffices; everything else that was written meanwhile is read, too.
 """
 
 
 class Copy(NamedTuple):
-    """A record of a target; ``timestamp_ms`` is when it was released, unless the target is stamped otherwise."""
+    """A record of a target; ``timestamp_ms`` is the time of its release, unless the target is stamped otherwise."""
 
     place: str
     timestamp_ms: int
 
 
 def released_copy(config: Config, admin: AdminClient, target: str, source: str, due_ms: int) -> Copy | None:
-    """The copy of the record that came from ``source``; None where it is not found in what may be read for one answer.
+    """Return the copy of the record that came from ``source``; None where the search does not find it.
 
-    It may be there all the same: beyond that, or stamped with an earlier time. KafkaException when the cluster does not
-    answer.
+    The copy may exist all the same: behind the records that are read for one answer, or stamped with an earlier time.
+    Raise KafkaException when the cluster does not answer.
     """
     try:
         return look_through(config, admin, target, max(0, due_ms - LEAD_MS), partial(_look, source.encode()))
@@ -43,7 +43,7 @@ def released_copy(config: Config, admin: AdminClient, target: str, source: str, 
 
 
 def _look(source: bytes, message: Message) -> Copy | None:
-    # The last header of the name, which is the router's own.
+    # dict() keeps the last header of a name, and the router adds its own header last.
     if dict(readable_headers(message)).get(DELAY_SOURCE) != source:
         return None
     return Copy(f"{message.topic()}/{message.partition()}/{message.offset()}", message.timestamp()[1])

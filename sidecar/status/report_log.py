@@ -1,6 +1,6 @@
-"""The status topic as it is read: from the reports of the last minute on, and some more.
+"""Reads the status topic, from the reports of the last minute on and at least the last ``LAST_REPORTS`` records.
 
-The last ones are read however old they are: where no router runs any more, they tell when that was.
+The last records are read however old they are: where no router runs any more, they tell since when.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,11 +15,11 @@ from sidecar.kafka.scan import NO_END, PartitionScan, range_of
 
 FROM_MS: Final = 60_000
 LAST_REPORTS: Final = 100
-"""So many are read at least."""
+"""Least number of records that are read."""
 
 
 class ReportLog:
-    """Owns a consumer; for one thread. KafkaException when the topic cannot be read."""
+    """Owns a consumer and is for one thread; its methods raise KafkaException when the topic cannot be read."""
 
     def __init__(self, config: Config, now_ms: Callable[[], int]) -> None:
         self._place = config.router.status_topic, 0
@@ -30,14 +30,14 @@ class ReportLog:
 
     @property
     def is_read(self) -> bool:
-        """Whether all is read that was there at the last look.
+        """True when every record that was there at the last look has been read.
 
-        Known by offsets: the client tells of an end only when a fetch behind it has waited for more in vain.
+        Offsets tell it sooner than the client, which reports an end only after a fetch at the end has found nothing.
         """
         return self._scan is not None and self._scan.next_offset[self._place] >= self._end
 
     def look(self) -> None:
-        """Note the end of now; the first look begins to read."""
+        """Note where the topic ends now; the first look begins to read."""
         there = range_of(self._consumer, self._place)
         self._end = there.stop
         if self._scan is None:
@@ -52,7 +52,7 @@ class ReportLog:
         return last_ones if start.offset < 0 else min(start.offset, last_ones)
 
     def take(self, wait_s: float) -> Sequence[Message]:
-        """Return the records that have come, or come within this time."""
+        """Return the records that have arrived or arrive within ``wait_s``."""
         assert self._scan is not None, "nobody has looked"
         self._scan.fetch(wait_s)
         return [*self._scan.taken()]

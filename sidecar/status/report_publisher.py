@@ -1,6 +1,6 @@
-"""Publishing what this router holds, in a thread and with a producer of its own: releases never wait for it.
+"""Publishes the partitions of this router, in a thread and with a producer of its own: releases never wait for it.
 
-A report that does not get through is followed by the next one.
+A report that fails is not repeated: the next report follows.
 """
 
 import os
@@ -25,20 +25,20 @@ from sidecar.status.reports import encode_report, report_key
 CHANGED_EVERY_S: Final = 1.0
 AT_LEAST_EVERY_S: Final = 10.0
 LOOK_AGAIN_S: Final = 30.0
-"""How soon a status topic is found that was missing, or may be written to."""
+"""Pause between two looks for a status topic that is missing or that the router may not write to."""
 
 WRITE_TIMEOUT_S: Final = 5.0
 LAST_REPORT_S: Final = 2.0
-"""For the report that says, at the end, that this router holds nothing any more."""
+"""Time for the last report, which says that this router holds no partition any more."""
 
 
 def instance_name(config: Config) -> str:
-    """What this router is called in answers: its configured name, or where it runs."""
+    """Return the name of this router in answers: the configured one, or its host and process."""
     return (config.router.instance_id or f"{socket.gethostname()}-{os.getpid()}").replace("/", "_")
 
 
 class ReportPublisher(TopicFollower):
-    """Publishes until it is stopped, and then says that it has, and where its partitions stood."""
+    """Publishes reports until it is stopped; the last one says that it has stopped and where its partitions stood."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class ReportPublisher(TopicFollower):
         return LOOK_AGAIN_S if error.code() in _NOT_SOON else AT_LEAST_EVERY_S
 
     def _is_there(self) -> bool:
-        # Written to a topic that is missing, it might be created with the brokers' defaults.
+        # A report to a missing topic could make the brokers create the topic with their defaults.
         found = topic_facts(self._admin, [self._topic])[self._topic]
         if found is None:
             self._trouble.tell(
@@ -89,7 +89,7 @@ class ReportPublisher(TopicFollower):
 
         def publish(values: Sequence[bytes]) -> None:
             for part in range(max(len(values), len(self._last))):
-                # A part that is no more says that it is about nothing.
+                # A part that the report no longer has is overwritten with a part without partitions.
                 value = values[part] if part < len(values) else self._encoded(())[0]
                 key = report_key(group, self._instance, part)
                 producer.produce(self._topic, value, key, 0, on_delivery=delivered)
@@ -106,7 +106,7 @@ class ReportPublisher(TopicFollower):
         held: Sequence[PartitionStatus] = ()
         while not self._stopping.wait(CHANGED_EVERY_S):
             statuses = self._statuses()
-            # Partitions are given up before the last report is written, which is to say where they stood.
+            # The router gives its partitions up before the last report, which must say where they stood.
             held = statuses or held
             values = self._encoded(statuses)
             if values != self._last or time.monotonic() - published_s >= AT_LEAST_EVERY_S:
@@ -124,7 +124,7 @@ _NOT_SOON: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.
 def publish(
     config: Config, admin: AdminClient, statuses: Callable[[], Sequence[PartitionStatus]], kernel: str
 ) -> Callable[[], None]:
-    """Publish what this router holds, and the kernel it runs, from now on; returns what ends that."""
+    """Publish the partitions of this router and its kernel from now on; return the function that ends it."""
     if not config.router.status_topic:
         return lambda: None
     publisher = ReportPublisher(config, admin, statuses, instance_name(config), kernel)

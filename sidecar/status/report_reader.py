@@ -1,4 +1,4 @@
-"""What routers have reported: followed by a thread in a router, read when it is asked for in a command."""
+"""Reads the reports of routers: a thread follows them in a router, and a command reads them on demand."""
 
 import threading
 import time
@@ -24,26 +24,26 @@ AFTER_ERROR_S: Final = 1.0
 LOOK_AGAIN_S: Final = 5.0
 FORGET_EVERY_S: Final = 10.0
 CLOSE_WITHIN_S: Final = 2.0
-"""A router that exits under the thread would leave a client half closed."""
+"""Time for the thread to end. A router that exits before it would leave a client half closed."""
 
 
 class Reports(Protocol):
-    """Safe from any thread, but for ``start`` and ``close``."""
+    """The reports of a group; safe from any thread, but for ``start`` and ``close``."""
 
     def start(self) -> None:
-        """Follow from now on, where that is what it does."""
+        """Begin to follow the status topic; do nothing in an implementation that reads on demand."""
 
     def close(self) -> None:
         """Give the client back."""
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until everything that is there has been read once, or nothing can be; not longer than this."""
+        """Wait until every report has been read once or none can be read, at most ``timeout_s``."""
 
     def reported(self) -> tuple[list[Reported], dict[str, str]]:
-        """All that routers have reported lately, and the kernel of each by its name."""
+        """Return the partitions that routers have reported lately, and the kernel of each router by its name."""
 
     def last_told(self) -> dict[Place, Reported]:
-        """What was told of each partition last, however long ago."""
+        """Return the last report of each partition, however old it is."""
 
 
 class _Known:
@@ -77,7 +77,7 @@ class _Known:
 
 
 class ReportReader(TopicFollower):
-    """Keeps what routers report until it is closed; implements :class:`Reports`."""
+    """Follows the reports in a thread until it is closed; implements :class:`Reports`."""
 
     def __init__(self, config: Config, admin: AdminClient, now_ms: Callable[[], int]) -> None:
         self._topic = config.router.status_topic
@@ -92,7 +92,7 @@ class ReportReader(TopicFollower):
         self._read = threading.Event()
 
     def wait(self, timeout_s: float) -> None:
-        """As ``Reports.wait``."""
+        """Wait as ``Reports.wait`` says."""
         self._read.wait(timeout_s)
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class ReportReader(TopicFollower):
 
 
 class ReportsOnDemand:
-    """For a command that ends soon: what there is is read by who waits for it, without a thread.
+    """Reads the reports in the calling thread, for a command that ends soon.
 
     Implements :class:`Reports`, for one thread.
     """
@@ -153,10 +153,10 @@ class ReportsOnDemand:
         self._trouble = Trouble(structlog.get_logger().bind(status_topic=config.router.status_topic))
 
     def start(self) -> None:
-        """Nothing is read before it is asked for."""
+        """Do nothing: ``wait`` reads the reports."""
 
     def wait(self, timeout_s: float) -> None:
-        """Read what there is now."""
+        """Read the reports up to the present end of the topic."""
         until_s = time.monotonic() + timeout_s
         try:
             log = self._up_to_now()
@@ -171,11 +171,11 @@ class ReportsOnDemand:
             self._log.close()
 
     def _up_to_now(self) -> ReportLog | None:
-        """Return the log, to be read up to its end of now; None where there is no such topic."""
+        """Return the log with its present end noted; None where the status topic does not exist."""
         if self._log is None:
             if not is_there(self._admin, self._config.router.status_topic):
                 return None
-            # Kept before the first look, so that it is closed whatever happens.
+            # Keep the log before the first look, so that ``close`` closes it even when the look fails.
             self._log = ReportLog(self._config, self._now_ms)
         self._log.look()
         return self._log

@@ -1,4 +1,4 @@
-"""What a router tells of its partitions in the status topic, and what is known of a group from all reports.
+"""Reports of routers about their partitions: the form in the status topic, and the view of a group from all of them.
 
 A record of the status topic has the key ``group/instance/part`` and a JSON value::
 
@@ -6,14 +6,15 @@ A record of the status topic has the key ``group/instance/part`` and a JSON valu
      {"topic": "orders.delay", "partition": 0, "state": "active", "pending": 17, ..., "by_due": [0, 2, ...],
       "spread": {"1": 2, ...}, "by_target": {"orders": 17}}]}
 
-``spread`` is ``by_due`` with more ranges, most of which are empty as a rule: those are left out.
+``spread`` is ``by_due`` with more ranges; empty ranges, which are most of them as a rule, are left out.
 
-A report of many partitions has several parts, since a record has a limit; each can be understood without the others.
-How old a report is shows in the time the broker gave it, and which is newer, by its offset: the topic has one
-partition.
+A report of many partitions has several parts, since the size of a record is limited; each part can be understood
+without the others. The timestamp of the broker tells the age of a report. The offset tells which of two reports is
+newer, since the topic has one partition.
 
-Two routers may report one partition: the one that had it and does not know yet, or has gone and left its last report.
-The newer report of a partition that is served wins, then the newer of one that is about to be.
+Two routers may report one partition: the old owner may not know yet that it has lost the partition, or it has gone and
+left its last report. The newest report of a router that serves the partition wins; where none serves it, the newest of
+a router that is about to.
 """
 
 import json
@@ -32,10 +33,10 @@ from sidecar.ports import Place
 
 VERSION: Final = 1
 PARTITIONS_A_PART: Final = 200
-"""Some 2 kB each at most, so that a part is below what brokers take by default."""
+"""Partitions in one part. Each takes about 2 kB at most, so a part is below the default size limit of brokers."""
 
 STALE_MS: Final = 30_000
-"""A router reports every ten seconds, whatever happens; one that has been silent for three times as long is gone."""
+"""Age above which a report does not count. A router reports every 10 s at least; after three times that it is gone."""
 
 MAX_REPORT_BYTES: Final = 4 << 20
 _MAX_WHY: Final = 500
@@ -48,7 +49,7 @@ _KEY: Final = re.compile(r"(?P<group>.+)/(?P<instance>[^/]+)/[0-9]+", re.DOTALL)
 
 
 class Report(NamedTuple):
-    """A part of what a router tells; ``kernel`` is empty of one that is too old to tell it."""
+    """One part of a router's report; ``kernel`` is empty where the router is too old to report it."""
 
     instance: str
     kernel: str
@@ -56,7 +57,7 @@ class Report(NamedTuple):
 
 
 class Reported(NamedTuple):
-    """A partition as a router reported it; of the router's own ones ``offset`` is beyond all that is stored."""
+    """A partition as a router reported it; for the answering router's own partitions ``offset`` is above all others."""
 
     status: PartitionStatus
     instance: str
@@ -65,12 +66,12 @@ class Reported(NamedTuple):
 
 
 def report_key(group: str, instance: str, part: int) -> bytes:
-    """Key of a part of a router's report."""
+    """Return the key of one part of a router's report."""
     return f"{group}/{instance}/{part}".encode()
 
 
 def encode_report(group: str, instance: str, kernel: str, statuses: Iterable[PartitionStatus]) -> list[bytes]:
-    """Values of a report, one for each part; at least one, since no partition is news, too."""
+    """Return the values of a report, one for each part; at least one, since holding no partition is news, too."""
     plain = [_plain(status) for status in sorted(statuses, key=lambda each: (each.topic, each.partition))]
     starts = range(0, max(len(plain), 1), PARTITIONS_A_PART)
     head = {"version": VERSION, "group": group, "instance": instance, "kernel": kernel}
@@ -79,7 +80,7 @@ def encode_report(group: str, instance: str, kernel: str, statuses: Iterable[Par
 
 
 def decode_report(key: bytes | None, value: bytes, group: str) -> Report | None:
-    """What a report says, None for one of another group; FormatError when it cannot be understood."""
+    """Return a part of a report, None for a part of another group; raise FormatError when it cannot be understood."""
     match = _KEY.fullmatch((key or b"").decode("utf-8", "replace"))
     if match is None or len(value) > MAX_REPORT_BYTES:
         raise FormatError(f"key {key!r} is none of a report, or {len(value)} bytes are too many")
@@ -123,7 +124,7 @@ def _status(plain: Mapping[str, Any]) -> PartitionStatus:
 
 
 def _spread(plain: Mapping[str, Any]) -> tuple[int, ...]:
-    """All ranges; nothing of a router that knows others, or none."""
+    """Return the counts of all ranges; empty for a router that reports other ranges, or none."""
     counts = {int(place): int(count) for place, count in plain.items()}
     if not counts or not 0 <= min(counts) <= max(counts) <= len(SPREAD_BOUNDS_MS):
         return ()
@@ -131,7 +132,7 @@ def _spread(plain: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _lateness(plain: Iterable[Any]) -> tuple[int, ...]:
-    """All counts; nothing of a router that has other bounds, or none."""
+    """Return the counts; empty for a router that has other bounds, or none."""
     counts = tuple(int(count) for count in plain)
     return counts if len(counts) == len(LATENESS_BOUNDS_MS) + 1 else ()
 
@@ -151,7 +152,7 @@ class GroupReports:
         self._parts: dict[bytes, _Part] = {}
 
     def add(self, key: bytes | None, value: bytes | None, at_ms: int, offset: int) -> None:
-        """Take in a record of the status topic; FormatError when it cannot be understood, and then nothing changes."""
+        """Take in a record of the status topic; raise FormatError, with nothing changed, when it is not a report."""
         if value is None:
             self._parts.pop(key or b"", None)
             return
@@ -160,14 +161,14 @@ class GroupReports:
             self._parts[key or b""] = _Part(found, at_ms, offset)
 
     def forget(self, now_ms: int) -> None:
-        """Let go of what is too old to be shown, but for the last that is known of a partition."""
+        """Drop the parts that are too old to count, except those with the last report of a partition."""
         last = {each.offset for each in self.last_told().values()}
         self._parts = {
             key: part for key, part in self._parts.items() if now_ms - part.at_ms <= STALE_MS or part.offset in last
         }
 
     def last_told(self) -> dict[Place, Reported]:
-        """What was told of each partition last, however long ago."""
+        """Return the last report of each partition, however old it is."""
         last: dict[Place, Reported] = {}
         for part in sorted(self._parts.values(), key=lambda each: each.offset):
             for status in part.report.statuses:
@@ -175,14 +176,14 @@ class GroupReports:
         return last
 
     def reported(self, now_ms: int) -> Iterator[Reported]:
-        """Every partition of every report that is not too old."""
+        """Yield every partition of every report that is not too old."""
         for part in self._parts.values():
             if now_ms - part.at_ms <= STALE_MS:
                 for status in part.report.statuses:
                     yield Reported(status, part.report.instance, part.at_ms, part.offset)
 
     def kernels(self, now_ms: int) -> dict[str, str]:
-        """What the routers that have reported lately run with, but for those that say they have stopped."""
+        """Return the kernel of each router that has reported lately and does not say that it has stopped."""
         running = (part.report for part in self._parts.values() if now_ms - part.at_ms <= STALE_MS)
         return {
             report.instance: report.kernel
@@ -192,7 +193,7 @@ class GroupReports:
 
 
 def best(reported: Iterable[Reported]) -> dict[Place, Reported]:
-    """The report that holds for each partition; none for one of which all that is said is that it was given back."""
+    """Return the report that counts for each partition; none for a partition that all its reports call stopped."""
     chosen: dict[Place, Reported] = {}
     for each in reported:
         if each.status.state is PartitionState.STOPPED:
@@ -208,7 +209,7 @@ def _rank(reported: Reported) -> tuple[bool, int]:
 
 
 def targets_of(status: PartitionStatus) -> tuple[dict[str, int], int]:
-    """Pending records by target, and those of targets that are not named."""
+    """Return the pending records by target, and the number of those whose target is not named."""
     named = dict(status.by_target)
     others = named.pop(OTHERS, 0)
     return named, others

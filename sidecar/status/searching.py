@@ -1,4 +1,4 @@
-"""Looking through a topic for what it says about one record, from a time on and not for ever."""
+"""Searches a topic for records about one record, from a given time on, within a limit of records and of time."""
 
 import time
 from collections.abc import Callable
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class NotFinished(DelayRouterError):
-    """There is more in the topic than is read for one answer."""
+    """The topic holds more records since the given time than a search reads for one answer."""
 
 
 def look_through(
@@ -32,9 +32,10 @@ def look_through(
     look: Callable[[Message], T | None],
     partition: int | None = None,
 ) -> T | None:
-    """Return the first thing that ``look`` finds in a message; None when there is nothing, KafkaException as usual.
+    """Return the first value other than None that ``look`` returns for a message; None when there is no such message.
 
-    NotFinished when too much was written since ``from_ms`` to be looked through. ``partition``: there only.
+    With ``partition``, search this partition only. Raise NotFinished when more records were written since ``from_ms``
+    than are read for one answer, and KafkaException when the cluster does not answer.
     """
     consumer = clients.bulk_reader(config)
     try:
@@ -58,7 +59,8 @@ def _search(
     starts = consumer.offsets_for_times(
         [TopicPartition(topic, number, from_ms) for number in numbers], timeout=REQUEST_TIMEOUT_S
     )
-    # Up to what there is now, committed or not: what was written with the state that was read is among it.
+    # Search to the end of the log, open transactions included: records that were written in the transaction of the
+    # state that was read lie before it.
     scan = PartitionScan(
         consumer,
         {

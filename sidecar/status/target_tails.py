@@ -1,9 +1,9 @@
-"""Reads the newest records of target topics and tells which of them producers have written there by mistake.
+"""Reads the newest records of target topics and counts the records that producers have written there by mistake.
 
 A router removes every ``deliver-*`` header of a record that it releases and adds ``delay-source``. So a record of a
 target with a ``deliver-*`` header and without ``delay-source`` was written to the target itself: it was never delayed.
 
-The look is bounded by records, partitions and time. Nothing is committed and no group is joined.
+The number of records, of partitions and the time are bounded. The reader commits no offsets and joins no group.
 """
 
 import time
@@ -24,21 +24,21 @@ from sidecar.kafka.scan import PartitionScan, ScanError, Why
 from sidecar.ports import Place
 
 NEWEST: Final = 100
-"""Offsets of each partition; marks of transactions are among them."""
+"""Offsets that are read of each partition, marks of transactions included."""
 
 MOST_PARTITIONS: Final = 200
-"""Of all targets together: with :data:`NEWEST` a few thousand records."""
+"""Partitions that are read of all targets together: at most 20,000 records, with :data:`NEWEST` of each."""
 
 READ_S: Final = 5.0
-"""A person waits for ``check``."""
+"""Time for all reads together, since a person waits for ``check``."""
 
 
 @dataclass(slots=True)
 class Tail:
     """Counts of the newest records of one target.
 
-    ``unread`` says why some of them were not read, and is empty where all were. ``header`` and ``place`` are those of
-    the newest record that was written to the target itself.
+    ``unread`` says why some of them were not read, and is empty where all were. ``header`` and ``place`` describe the
+    newest record that was written to the target itself.
     """
 
     records: int = 0
@@ -50,7 +50,7 @@ class Tail:
 
 
 def tails(config: Config, admin: AdminClient, partitions: Mapping[str, int]) -> dict[str, Tail]:
-    """Read the newest records of these targets, given with how many partitions each has."""
+    """Return the counts of the newest records of these targets; ``partitions`` gives the partition count of each."""
     found = {name: Tail() for name in partitions}
     places = sorted((number, name) for name, count in partitions.items() for number in range(count))
     for _, name in places[MOST_PARTITIONS:]:
@@ -76,7 +76,7 @@ def bypassed_by(headers: Headers) -> str:
 
 
 def _spans(admin: AdminClient, places: Iterable[Place], found: Mapping[str, Tail]) -> dict[Place, range]:
-    """Return the offsets to read of each partition that has any."""
+    """Return the offsets to read of each partition that is not empty; note the error of each that gives no offsets."""
     wanted = [*places]
     ends = offsets(admin, dict.fromkeys(wanted, OffsetSpec.latest()), IsolationLevel.READ_COMMITTED)
     begins = offsets(admin, dict.fromkeys(wanted, OffsetSpec.earliest()), IsolationLevel.READ_COMMITTED)

@@ -1,4 +1,4 @@
-"""The paths as one ASGI application, and the document that describes them."""
+"""Builds one ASGI application from the paths, and the document that describes them."""
 
 import json
 from http import HTTPStatus
@@ -26,8 +26,8 @@ _SHOWN_ERRORS: Final = 10
 
 
 def application(backend: Backend) -> FastAPI:
-    """What answers requests that have passed the guard."""
-    # None of FastAPI's own pages: they load scripts from elsewhere.
+    """Return the application that answers requests which have passed the guard."""
+    # FastAPI's own pages are off: they load scripts from elsewhere.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     routers = [each.routes(backend) for each in (questions, schedules, records, rejected, policies, switches)]
     api = APIRouter(prefix=PREFIX, generate_unique_id_function=_name)
@@ -44,13 +44,13 @@ def application(backend: Backend) -> FastAPI:
     app.add_exception_handler(Refusal, _on_refusal)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_invalid)
-    # Answered here, raised on, and logged by the guard.
+    # Starlette raises the exception again after this answer, and the guard logs it.
     app.add_exception_handler(Exception, _on_defect)
     return app
 
 
 def document(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, with what the guard does to every path."""
+    """Return the OpenAPI document, with the token, role and errors that the guard adds to every path."""
     made = get_openapi(
         title="kafka-delay-router",
         version=sidecar.__version__,
@@ -58,7 +58,7 @@ def document(app: FastAPI) -> dict[str, Any]:
         routes=app.routes,
     )
     schemas = made["components"]["schemas"]
-    # FastAPI's own form of errors is never sent.
+    # The API never sends FastAPI's own form of errors.
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     schemas["Problem"] = Problem.model_json_schema()
@@ -97,7 +97,7 @@ async def _on_http(request: Request, exception: Exception) -> Response:
 
 
 async def _on_invalid(request: Request, exception: Exception) -> Response:
-    """Says where and what, and not what was given."""
+    """Answer with the place and the kind of each error, without the given value."""
     assert isinstance(exception, RequestValidationError)
     found = [
         f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}"

@@ -1,4 +1,4 @@
-"""What the paths ask and change, behind bounded calls, with errors turned into refusals."""
+"""Runs the questions and changes of the paths in bounded calls, and turns errors into refusals."""
 
 import asyncio
 import threading
@@ -42,20 +42,20 @@ from sidecar.status.answers import Inquiries
 T = TypeVar("T")
 
 LOOK_EVERY_S: Final = 0.25
-"""While a question waits for brokers: how soon it is seen that they have gone."""
+"""Interval at which a waiting question checks whether the brokers still answer."""
 
 FRESH_FOR_S: Final = 0.25
-"""Asking whether there is a newer policy costs a fetch; a hundred readers a second share four of them."""
+"""Age up to which the policies are reused. A look for newer ones costs a fetch; many readers share four a second."""
 
 
 class Operating(Switches, Protocol):
     """The part of :class:`sidecar.policies.operations.Operations` that has a path."""
 
     def by(self, origin: Origin) -> Self:
-        """The same, in whose name changes are written."""
+        """Return the same operations with changes written in the name of ``origin``."""
 
     def table(self) -> PolicyTable:
-        """All policies there are now."""
+        """Return all present policies."""
 
     def replace(self, scope: Scope, values: Mapping[str, object]) -> Policy:
         """Make these values the whole policy of a scope."""
@@ -71,35 +71,35 @@ class RejectedRecords(Protocol):
     """The part of :class:`sidecar.rejected.operations.RejectedOperations` that has a path."""
 
     def page(self, selection: Selection, begin: Position, most: int) -> Page:
-        """Selected records from a position of the rejected topic on."""
+        """Return selected records from a position of the rejected topic on."""
 
     def counts(self, topic: str) -> Counted:
-        """How many there are, by code."""
+        """Return the counts of rejected records by code."""
 
     def redrive(self, order: Order) -> Report:
         """Drive records again."""
 
 
 class RecordSink(Protocol):
-    """What :class:`sidecar.kafka.record_writer.RecordWriter` does."""
+    """The methods of :class:`sidecar.kafka.record_writer.RecordWriter`."""
 
     def write(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> Written:
         """Write one record to a delay topic."""
 
 
 class Controls(Protocol):
-    """What :class:`sidecar.controls.operations.ControlOperations` does."""
+    """The methods of :class:`sidecar.controls.operations.ControlOperations`."""
 
     def carry_out(self, topic: str, order: ControlOrder) -> Told:
-        """Cancel or move what is pending, and return it once that is committed."""
+        """Cancel or move pending schedules, and return them once that is committed."""
 
     def replace(self, topic: str, deliver_id: str, key: bytes | None, write: Callable[[], tuple[int, int]]) -> Told:
-        """Wait for the receipt of a record that is written meanwhile, and that replaces what is pending."""
+        """Write a record that replaces pending schedules, and return its receipt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What the paths stand on."""
+    """The services that the paths use."""
 
     operations: Operating
     inquiries: Inquiries
@@ -110,7 +110,7 @@ class Services:
 
 
 class Backend:
-    """Of one process; ``ask`` and ``change`` are for the event loop."""
+    """The services of one process behind bounded calls; the coroutines are for the event loop."""
 
     def __init__(self, config: Config, services: Services, *, timeout_s: float = TIMEOUT_S) -> None:
         self.config = config
@@ -122,10 +122,10 @@ class Backend:
         self.pulse = services.pulse
         self._reading = Calls("admin-read", READING_THREADS, timeout_s)
         self._changing = Calls("admin-change", CHANGING_THREADS, timeout_s)
-        # One after the other, since the later would fence the earlier; and no pause waits behind it.
+        # Redrives run one after the other, since a later one would fence an earlier one; no pause waits behind them.
         self._redriving = Calls("admin-redrive", 1, timeout_s)
         self._producing = Calls("admin-produce", PRODUCING_THREADS, timeout_s)
-        # Each waits for a receipt, some seconds where its partition is not served: nothing else is to wait behind it.
+        # Each call waits for a receipt, for seconds where its partition is not served: no other call waits behind it.
         self._cancelling = Calls("admin-cancel", CANCELLING_THREADS, timeout_s)
         self._all_calls = (self._reading, self._changing, self._redriving, self._producing, self._cancelling)
         self._looking = threading.Lock()
@@ -134,7 +134,7 @@ class Backend:
         self._changes = self._seen_changes = 0
 
     async def ask(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Return the answer to a question; 404 where nothing is found, 503 as soon as the brokers do not answer."""
+        """Return the answer to a question; refuse with 404 where nothing is found, with 503 once brokers are silent."""
         self._refuse_silence()
         answer = asyncio.ensure_future(_refusing(self._reading, HTTPStatus.NOT_FOUND, function, *arguments))
         try:
@@ -145,15 +145,15 @@ class Backend:
             answer.cancel()
 
     async def change(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Carry out a change; what cannot be is 422, with the remedy."""
+        """Carry out a change; refuse an impossible one with 422 and the remedy."""
         try:
             return await self._carry_out(self._changing, function, *arguments)
         finally:
-            # Whoever reads next is to see it.
+            # The next reader must see the change.
             self._changes += 1
 
     async def redrive(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Drive rejected records again; an order that cannot be is 422."""
+        """Drive rejected records again; refuse an impossible order with 422."""
         return await self._carry_out(self._redriving, function, *arguments)
 
     async def produce(self, function: Callable[..., T], *arguments: Any) -> T:
@@ -165,7 +165,7 @@ class Backend:
         return await self._carry_out(self._cancelling, function, *arguments)
 
     async def _carry_out(self, calls: Calls, function: Callable[..., T], *arguments: Any) -> T:
-        """Begin no change while the brokers do not answer; one that has begun goes on, since it may come about."""
+        """Carry out a call, but begin none while the brokers are silent; one that has begun may still take effect."""
         self._refuse_silence(", and nothing was begun")
         return await _refusing(calls, HTTPStatus.UNPROCESSABLE_ENTITY, function, *arguments)
 
@@ -184,7 +184,7 @@ class Backend:
             raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, told + more)
 
     def table(self) -> PolicyTable:
-        """All policies, at most ``FRESH_FOR_S`` old; blocks."""
+        """Return all policies, at most ``FRESH_FOR_S`` old; blocks."""
         with self._looking:
             now_s, changes = time.monotonic(), self._changes
             if self._table is None or now_s - self._looked_s > FRESH_FOR_S or changes != self._seen_changes:
@@ -193,13 +193,13 @@ class Backend:
             return self._table
 
     def require_topic(self, topic: str) -> None:
-        """Refusal unless it is a delay topic of this router's configuration."""
+        """Raise a Refusal unless the topic is a delay topic of this router's configuration."""
         if self.config.delay_topic(topic) is None:
             raise Refusal(HTTPStatus.NOT_FOUND, f"{topic} is not a delay topic of this router")
 
     @property
     def is_idle(self) -> bool:
-        """Whether no call is under way."""
+        """True while no call is under way."""
         return all(calls.is_idle for calls in self._all_calls)
 
     def stop(self) -> None:
@@ -215,7 +215,7 @@ async def _refusing(calls: Calls, wrong: HTTPStatus, function: Callable[..., T],
     except ConfigError as error:
         raise Refusal(wrong, str(error)) from None
     except ClusterError as failed:
-        # Its text may name brokers.
+        # The text of the error may name brokers, so only the log has it.
         structlog.get_logger().warning("admin_kafka_failed", error=str(failed), code=failed.code)
         is_unanswered = failed.kind is ClusterTrouble.UNANSWERED
         told = "the brokers did not answer in time" if is_unanswered else "the cluster did not do it"

@@ -1,4 +1,4 @@
-"""Answers as JSON, the long ones in pieces: encoding holds the interpreter's lock, and releasing needs it, too."""
+"""Encodes answers as JSON, long ones in pieces: encoding holds the interpreter's lock, which releases need, too."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,23 +11,23 @@ from starlette.responses import Response, StreamingResponse
 from sidecar.status.answers import StatusAnswer, TopicAnswer
 
 PARTITIONS_AT_ONCE: Final = 50
-"""A fraction of a millisecond."""
+"""Partitions that are encoded at once, in a fraction of a millisecond."""
 
 JSON: Final = "application/json"
 
 
 def whole(answer: BaseModel, status: HTTPStatus = HTTPStatus.OK) -> Response:
-    """A short answer, encoded at once."""
+    """Return a short answer, encoded at once."""
     return Response(answer.model_dump_json(), status, media_type=JSON)
 
 
 def of_topic(topic: TopicAnswer) -> Response:
-    """One delay topic, which may have thousands of partitions."""
+    """Return the status of a delay topic in pieces, since it may have thousands of partitions."""
     return StreamingResponse(_topic(topic), media_type=JSON)
 
 
 def of_status(status: StatusAnswer) -> Response:
-    """The status of all delay topics, in pieces."""
+    """Return the status of all delay topics in pieces."""
     return StreamingResponse(_status(status), media_type=JSON)
 
 

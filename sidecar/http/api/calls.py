@@ -1,4 +1,4 @@
-"""Calls that wait for Kafka, off the event loop: few threads, a bound on what waits for them, and an end."""
+"""Runs calls that wait for Kafka off the event loop, in few threads, with a limited queue and a timeout."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ from sidecar.http.problems import Refusal
 T = TypeVar("T")
 
 TIMEOUT_S: Final = 20.0
-"""Until the caller hears that there is no answer; less than a connection may take in all."""
+"""Time after which the caller gets 504; less than the time limit of a connection."""
 
 MAX_UNDER_WAY: Final = 32
 READING_THREADS: Final = 6
@@ -22,7 +22,7 @@ CANCELLING_THREADS: Final = 4
 
 
 class Calls:
-    """A pool of its own for reading or for changing."""
+    """A thread pool for one kind of call."""
 
     def __init__(self, name: str, threads: int, timeout_s: float) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
@@ -31,7 +31,7 @@ class Calls:
         self._under_way = 0
 
     async def run(self, function: Callable[..., T], *arguments: Any) -> T:
-        """What the function returns or raises; Refusal when too many wait, or it takes too long."""
+        """Run the function in the pool and return its result; raise a Refusal when too many wait or time runs out."""
         with self._lock:
             if self._under_way >= MAX_UNDER_WAY:
                 raise Refusal(
@@ -45,7 +45,7 @@ class Calls:
                 return await asyncio.wrap_future(future)
         except TimeoutError:
             if future.done() and not future.cancelled():
-                # The call's own.
+                # The function itself raised the TimeoutError.
                 raise
             raise Refusal(
                 HTTPStatus.GATEWAY_TIMEOUT,
@@ -54,7 +54,7 @@ class Calls:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no thread is in a call any more."""
+        """True while no call is under way."""
         return self._under_way == 0
 
     def stop(self) -> None:

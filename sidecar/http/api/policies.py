@@ -1,4 +1,4 @@
-"""Policies: what is set in each scope, and what holds where."""
+"""Paths of policies: the policy of each scope, and the effective values of a delay topic."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -33,7 +33,7 @@ _Target = Annotated[TopicName | None, Query(description="A target topic: only wh
 
 
 def routes(backend: Backend) -> APIRouter:
-    """Paths below ``/policies``, and the effective policy of a delay topic."""
+    """Return the paths below ``/policies``, and that of the effective policy of a delay topic."""
     router = APIRouter(tags=["policies"])
 
     @router.get("/policies", response_model=PoliciesAnswer)
@@ -75,7 +75,7 @@ _SCOPES: Final[tuple[tuple[ScopeKind, str, Callable[..., Scope]], ...]] = (
 
 
 def _add(router: APIRouter, backend: Backend, kind: ScopeKind, path: str, scope_of: Callable[..., Scope]) -> None:
-    """The four methods of one kind of scope."""
+    """Add the four methods of one kind of scope."""
     in_scope: Any = Annotated[Scope, Depends(scope_of)]
     whole: Any = Annotated[dict[str, Any], Body(), WithJsonSchema(policy_schema(kind))]
     part: Any = Annotated[dict[str, Any], Body(), WithJsonSchema(policy_schema(kind, null_unsets=True))]

@@ -1,4 +1,4 @@
-"""Questions: status, pending records, look-ups, who asks, and whether the brokers answer."""
+"""Paths of questions: status, pending records, look-ups, the caller itself, and the silence of the brokers."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response

@@ -1,10 +1,10 @@
-"""Writing a record to a delay topic, for programs that can call HTTP and are no Kafka clients.
+"""Writes a record to a delay topic, for programs that use HTTP and are no Kafka clients.
 
 A schedule takes the role ``produce``. A control (``deliver-cancel``, ``-replace``, ``-move``) takes ``operate`` on each
-path, since it changes schedules that somebody else has written. A header's name alone tells, and not its value.
+path, since it changes schedules that another caller has written. The name of a header alone decides, not its value.
 
-The record is judged first, by the rules that hold now, so that the caller is told what would otherwise only show in
-the rejected topic. Nothing makes a call that is repeated one call: who gets no answer looks before asking again.
+The present rules judge the record first, so the caller learns of a rejection that would otherwise show only in the
+rejected topic. A repeated call writes a second record: a caller that gets no answer looks before it asks again.
 """
 
 import base64
@@ -31,7 +31,7 @@ from sidecar.policies.table import settings_of
 from sidecar.status.answers import Answer
 
 _CONTROLS: Final = NAMES | {CONTROL_PREFIX + "cancel-where"}
-"""Headers that make a record a control, for this router or for one that reads the delay topic after an upgrade."""
+"""Headers that make a record a control, for this version of the router or for a later one."""
 
 _BASE64: Final = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
@@ -48,7 +48,7 @@ Content = Annotated[str | Base64 | None, Field(description="Text, or bytes in ba
 class RecordHeader(Answer):
     """One header; order counts, and a name may be there twice."""
 
-    # What every client hands over as it came.
+    # Every Kafka client hands a name of this form over unchanged.
     name: Annotated[str, Field(pattern=r"^[!-~]([ -~]*[!-~])?$", max_length=249, examples=["deliver-after"])]
     value: Content = None
 
@@ -72,7 +72,7 @@ class RecordWrittenAnswer(Answer):
 
 
 def routes(backend: Backend) -> APIRouter:
-    """The path ``/topics/{topic}/records``."""
+    """Return the path ``/topics/{topic}/records``."""
     router = APIRouter(tags=["records"])
 
     @router.post(
@@ -104,14 +104,14 @@ def require_role(caller: Caller, body: RecordOrder) -> None:
 
 
 def write(backend: Backend, topic: str, body: RecordOrder, more: Headers = ()) -> RecordWrittenAnswer:
-    """Write a record that its delay topic accepts, with ``more`` headers; Refusal where it does not, or that failed."""
+    """Write a record, with ``more`` headers; raise a Refusal when its delay topic rejects it or the write fails."""
     headers: Headers = [*((each.name, bytes_of(each.value)) for each in body.headers), *more]
     rules = _rules(backend, topic)
     verdict = rules.decide(headers, clock.now_ms())
     if isinstance(verdict, Rejection):
         raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"{verdict.reason}: {verdict.message}; nothing was written")
     written = _written(backend, topic, body, headers)
-    # Counted from the timestamp that it has got, which is the broker's where the topic says so.
+    # The due time counts from the timestamp of the written record, which the broker sets where the topic says so.
     decided = rules.decide(headers, written.timestamp_ms)
     due_ms = due_ms_of(verdict if isinstance(decided, Rejection) else decided)
     schedule = schedule_of(verdict)
@@ -143,7 +143,7 @@ def _written(backend: Backend, topic: str, body: RecordOrder, headers: Headers) 
 
 
 def bytes_of(content: str | Base64 | None) -> bytes | None:
-    """What a key or a value says; None is null."""
+    """Return the bytes of a key or a value; None is null."""
     if isinstance(content, Base64):
         return base64.b64decode(content.base64)
     return None if content is None else content.encode()

@@ -1,7 +1,7 @@
-"""Rejected records: how many by which code, which they are, and driving them again.
+"""Paths of rejected records: counts by code, lists, and driving them again.
 
-Answers have neither keys nor values of records; of headers the ``deliver-id``, and the control header that a message
-quotes.
+Answers have no keys and no values of records. Of the headers they have the ``deliver-id``, and the control header that
+a message quotes.
 """
 
 from collections.abc import Iterable
@@ -27,11 +27,11 @@ from sidecar.rejected.selection import MOST_REDRIVEN, HeaderChanges, Selection
 from sidecar.status.answers import Answer
 
 REDRIVE_FOR_S: Final = 12.0
-"""Leaves time for fencing and for the last commit within the time of a call."""
+"""Time for driving in one call; it leaves time for fencing and for the last commit."""
 
 MOST_LISTED: Final = 500
 MOST_DRIVEN: Final = 5_000
-"""In one call, which has to end in time; more takes more calls, or the command line."""
+"""Most records of one call, which has to end in time; more take more calls, or the command line."""
 
 MAX_HEADER_CHARACTERS: Final = 8_192
 
@@ -125,7 +125,7 @@ _From = Annotated[Position, Query(alias="from", description="next_from of the pa
 
 
 def routes(backend: Backend) -> APIRouter:
-    """Paths below ``/topics/{topic}/rejected``."""
+    """Return the paths below ``/topics/{topic}/rejected``."""
     router = APIRouter(tags=["rejected"])
 
     @router.get("/topics/{topic}/rejected", response_model=RejectedPageAnswer)
@@ -191,5 +191,5 @@ def _redrive(rejected: RejectedRecords, topic: str, body: RedriveOrder) -> Repor
         remedy = "nothing was driven; the command has the time: delay-router rejected redrive"
         raise Refusal(HTTPStatus.GATEWAY_TIMEOUT, f"{error}; {remedy}") from None
     except DelayRouterError as error:
-        # Its text may name brokers, and the answer only the code.
+        # The text of the error may name brokers, so the answer has only the code of its cause.
         raise (error.__cause__ if isinstance(error.__cause__, KafkaException) else error) from None

@@ -1,4 +1,4 @@
-"""Pending schedules, one by one: which there are, that one leaves never or later, and another in its place."""
+"""Paths of pending schedules: list, cancel, move and replace them."""
 
 from collections.abc import Callable
 from functools import partial
@@ -84,7 +84,7 @@ class MovedAnswer(Answer):
 
 
 def routes(backend: Backend) -> APIRouter:
-    """Paths below ``/topics/{topic}/schedules``."""
+    """Return the paths below ``/topics/{topic}/schedules``."""
     router = APIRouter(tags=["schedules"])
 
     @router.get("/topics/{topic}/schedules", response_model=SchedulesAnswer)
@@ -158,7 +158,7 @@ def _wanted(
     target: _Target = None,
     key: _Key = None,
 ) -> Wanted:
-    """What the query asks for."""
+    """Return the conditions of a query."""
     return Wanted(
         topic,
         None if id is None else id.encode(),
@@ -187,7 +187,7 @@ def _schedules(told: Told) -> tuple[CancelledSchedule, ...]:
 
 
 def _definitely(order: Callable[[], T]) -> T:
-    """Carry out an order and return its receipt; Refusal where nothing was done, or no receipt has come."""
+    """Carry out an order and return its result; raise a Refusal when nothing was done or no receipt has come."""
     try:
         return order()
     except (NothingPendingError, UnknownPartitionError) as error:

@@ -1,4 +1,4 @@
-"""The admin API as a part of the running router, with a thread and an event loop of its own off the release path."""
+"""Runs the admin API in the router, with a thread and an event loop of its own beside the release path."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -32,13 +32,13 @@ class AdminApi:
     """The running API; ``port`` is the real one even where the configuration says 0."""
 
     def __init__(self, config: Config, services: Services) -> None:
-        """Serve it; ConfigError when token file, certificate or address cannot be had."""
+        """Serve the API; raise ConfigError when token file, certificate or address cannot be used."""
         admin = config.admin
         tokens = TokenFile(Path(admin.token_file))
         tls = Certificates(admin).context if admin.tls_cert_file else None
         self._backend = Backend(config, services)
         self.behind = ExitStack()
-        """What the services stand on; it is closed after the listener."""
+        """Resources of the services, which are closed after the listener."""
         files = page_files() if admin.page else NO_FILES
         guard = Guard(application(self._backend), admin, tokens, Pace(), files)
         self._server = HttpServer(guard, admin, "admin", tls)
@@ -50,7 +50,7 @@ class AdminApi:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no call to the cluster hangs."""
+        """True while no call to the cluster is under way."""
         return self._backend.is_idle
 
     def stop(self) -> None:
@@ -61,9 +61,9 @@ class AdminApi:
 
 
 def start(config: Config, admin: AdminClient, policies: Policies, own: Statuses, kernel: str) -> AdminApi:
-    """Serve the API for this router; ConfigError when token file, certificate or address cannot be had.
+    """Serve the API for this router; raise ConfigError when token file, certificate or address cannot be used.
 
-    ``own`` are the partitions of this process, which it knows better than any report, as it does its ``kernel``.
+    ``own`` returns the statuses of this process, which are newer than any report; ``kernel`` is its kernel.
     """
     with ExitStack() as started:
         reports = ReportReader(config, admin, clock.now_ms)

@@ -1,6 +1,6 @@
-"""Shapes of what policies and switches take and answer; those of questions are in :mod:`sidecar.status.answers`.
+"""Shapes of the requests and answers of policies and switches; :mod:`sidecar.status.answers` has those of questions.
 
-Whatever changes something must say that it is JSON: no form of a web page can send that by itself.
+Every change must be sent as JSON: no form of a web page can send that by itself.
 """
 
 from collections.abc import Mapping
@@ -30,8 +30,8 @@ from sidecar.policies.policy import (
 from sidecar.status.answers import Answer
 
 _TOPIC: Final = r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}"
-# Up to some ten thousand days and a petabyte; what is larger, and still taken, is nobody's need. Answers spell a value
-# with the largest unit it is a multiple of, so each unit goes as far as the smaller ones.
+# The schema covers values up to about ten thousand days and a petabyte; larger ones are taken, too, but have no use.
+# Answers spell a value with the largest unit that divides it, so each unit goes as far as the smaller ones.
 _DURATION: Final = {
     "type": "string",
     "pattern": "^(0|[0-9]{1,12}ms|[0-9]{1,9}s|[0-9]{1,7}m|[1-6]?[0-9]{1,5}h|[12]?[0-9]{1,4}d)$",
@@ -73,7 +73,7 @@ _SPELLED: Final[Mapping[str, dict[str, Any]]] = {
         "items": {"type": "string", "pattern": r"^(?!__)[a-zA-Z0-9._*-]{1,249}$", "examples": ["billing.*"]},
     },
 }
-"""Where the model, which holds numbers with their units, says less than what people write."""
+"""Schemas of keys whose written form has a unit or a syntax that the model, which holds plain values, does not show."""
 
 
 def _refuse_other_types(request: Request) -> None:
@@ -82,11 +82,11 @@ def _refuse_other_types(request: Request) -> None:
 
 
 JSON_ONLY: Final = [Depends(_refuse_other_types)]
-"""For the ``dependencies`` of every path that takes a body."""
+"""Value of ``dependencies`` for every path that takes a body."""
 
 
 def policy_schema(kind: ScopeKind | None, *, null_unsets: bool = False) -> dict[str, Any]:
-    """JSON schema of a policy of that kind of scope, closed, as people write it; None: of any kind."""
+    """Return the closed JSON schema of a policy of a kind of scope, as people write it; None stands for any kind."""
     keys = tuple(KEYS) if kind is None else keys_in(kind)
     plain = Policy.model_json_schema(by_alias=True)["properties"]
     properties = {key: _property(key, plain[key], null_unsets=null_unsets) for key in keys}
@@ -102,7 +102,7 @@ def _property(key: str, plain: dict[str, Any], *, null_unsets: bool) -> dict[str
 
 
 def _ascii_number(raw: object) -> object:
-    """ASCII digits only: ``int`` takes other scripts' digits, signs, spaces and underscores."""
+    """Read a number of ASCII digits; ``int`` also takes digits of other scripts, signs, spaces and underscores."""
     return parse_number(raw.encode("utf-8", "replace")) if isinstance(raw, str) else raw
 
 
@@ -124,12 +124,12 @@ TopicName = Annotated[
 
 
 def scope_of_topic(topic: TopicName) -> Scope:
-    """For paths with a ``{topic}``."""
+    """Return the scope of a path with a ``{topic}``."""
     return topic_scope(topic)
 
 
 def scope_of_target(target: TopicName) -> Scope:
-    """For paths with a ``{target}``."""
+    """Return the scope of a path with a ``{target}``."""
     return target_scope(target)
 
 
@@ -143,18 +143,18 @@ def _origin(request: Request) -> Origin:
 
 
 Changer = Annotated[Origin, Depends(_origin)]
-"""In whose name a request changes something."""
+"""Origin in whose name a request changes something."""
 
 Id = Annotated[str, Field(min_length=1, max_length=512)]
 MillisecondsText = Annotated[str, Field(pattern=r"^[0-9]{1,16}$", description="Milliseconds since 1970")]
-"""In a query, where a number of JSON could also be spelled 30.0; ``milliseconds`` reads it."""
+"""Milliseconds in a query, as digits only: a JSON number could also be spelled 30.0. ``milliseconds`` reads it."""
 
 DueMsText = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8}|[1-9][0-9]{11,13})$")]
-"""The same for a due time that goes into a header, where what has as many digits as another unit is refused."""
+"""Milliseconds of a due time that goes into a header, where a number with the digits of another unit is refused."""
 
 
 def _due_ms(given: object) -> object:
-    """A number of JSON that no reader takes for seconds or microseconds."""
+    """Return a JSON number that cannot be mistaken for seconds or microseconds; raise ValueError for any other."""
     number = given if isinstance(given, int | float) and not isinstance(given, bool) else -1
     if not any(least <= number <= most for least, most in _DUE_MS):
         raise ValueError("milliseconds since 1970 are needed, and no other unit")
@@ -162,7 +162,7 @@ def _due_ms(given: object) -> object:
 
 
 _DUE_MS: Final = ((0, 999_999_999), (100_000_000_000, 99_999_999_999_999))
-"""As DueMsText has it."""
+"""Ranges of the numbers that DueMsText allows."""
 
 DueMs = Annotated[
     int,
@@ -174,7 +174,7 @@ Values = Annotated[dict[str, Any], WithJsonSchema(policy_schema(None))]
 
 
 def milliseconds(text: str | None) -> int | None:
-    """A MillisecondsText as a number; None where it was left out."""
+    """Return a MillisecondsText as a number; None where it was left out."""
     return None if text is None else int(text)
 
 

@@ -1,4 +1,4 @@
-"""Pause, resume, drain: policies of one key, with a path of their own for each line of the table of switches."""
+"""Paths of pause, resume and drain: policies of one key, with a path for each row of the table of switches."""
 
 from functools import partial
 from http import HTTPStatus
@@ -29,7 +29,7 @@ _SCOPES: Final = {ScopeKind.TOPIC: scope_of_topic, ScopeKind.TARGET: scope_of_ta
 
 
 def routes(backend: Backend) -> APIRouter:
-    """Paths that end in a verb."""
+    """Return the paths that end in a verb, such as ``pause``."""
     router = APIRouter(tags=["operations"], dependencies=JSON_ONLY)
     for switch in SWITCHES:
         _add(router, backend, switch)

@@ -1,21 +1,22 @@
-"""The page: what operators see of a running group in a browser, served beside the admin API.
+"""The page that shows operators a running group in a browser, served beside the admin API.
 
-Files of HTML, CSS and ES modules in ``static``, as they are written: there is no build step, and nothing is loaded from
-elsewhere. They hold nothing of the cluster; all that is shown comes from the admin API, for the role of the token that
-the user gives, and what the API refuses the page cannot do either. Off unless ``admin.page`` is set.
+The page consists of files of HTML, CSS and ES modules in ``static``, served as they are written: there is no build
+step, and they load nothing from elsewhere. The files hold no data of the cluster. All data comes from the admin API,
+for the role of the token that the user gives, so the page can do only what the API allows. It is off unless
+``admin.page`` is set.
 
-May import: ``http``. Begin with :mod:`sidecar.http.page.files` for what is served and with which headers, and with
-``static/main.js`` for what runs in the browser: it shows one of the ``view-*.js``, each of which asks (``load``) and
-shows (``render``), two seconds later again, while somebody looks.
+May import: ``http``. Begin with :mod:`sidecar.http.page.files` (the files and their headers), and with
+``static/main.js`` (the code in the browser). It shows one of the ``view-*.js``; each of them asks (``load``) and shows
+(``render``), and again every two seconds while the page is visible.
 
 Why a browser cannot be turned against the router
 -------------------------------------------------
-* *Requests in the user's name from elsewhere (CSRF)*: the token is sent as a header by the page's own code, and there
-  is no cookie; another origin has no token to send, and may not send the header.
-* *Markup in names and values*: the page writes text only. ``require-trusted-types-for`` with no policy lets the browser
-  refuse whatever would parse a string as markup or script, and ``script-src 'self'`` has no room for inline code.
-* *Frames of others (clickjacking)*: ``frame-ancestors 'none'``.
-* *Names of others that lead here (DNS rebinding)*: the guard checks ``Host`` before it gives out a file.
+* *Requests in the user's name from elsewhere (CSRF)*: the page's own code sends the token as a header, and there is no
+  cookie; another origin has no token, and may not send the header.
+* *Markup in names and values*: the page writes text only. With ``require-trusted-types-for`` and no policy the browser
+  refuses any call that would parse a string as markup or script, and ``script-src 'self'`` refuses inline code.
+* *Frames of other sites (clickjacking)*: ``frame-ancestors 'none'``.
+* *Names of other sites that lead here (DNS rebinding)*: the guard checks ``Host`` before it gives out a file.
 
-The token is kept in ``sessionStorage``: it ends with the tab and is no other tab's.
+The page keeps the token in ``sessionStorage``: it ends with the tab, and no other tab has it.
 """

@@ -1,4 +1,4 @@
-"""The files of the page by their paths, read once, with the headers that fence in what a browser does with them."""
+"""Reads the files of the page once, with headers that restrict the actions of a browser on them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ from sidecar.http.guard import OpenFile
 STATIC: Final = Path(__file__).with_name("static")
 INDEX: Final = "index.html"
 BELOW: Final = "/page/"
-"""Where all files are but the first one, which is ``/``."""
+"""Path of all files except the index, which is ``/``."""
 
 _TYPES: Final = {
     ".html": "text/html; charset=utf-8",
@@ -27,7 +27,7 @@ _POLICY: Final = {
     "base-uri": "'none'",
     "form-action": "'none'",
     "frame-ancestors": "'none'",
-    # No string becomes markup or script, whoever wrote it.
+    # No string becomes markup or script, whatever its origin.
     "require-trusted-types-for": "'script'",
     "trusted-types": "'none'",
 }
@@ -37,13 +37,13 @@ _HEADERS: Final = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "referrer-policy": "no-referrer",
-    # For browsers that do not know frame-ancestors.
+    # Older browsers do not know frame-ancestors.
     "x-frame-options": "DENY",
 }
 
 
 def page_files() -> Mapping[str, OpenFile]:
-    """Every file of the page by the path it is served at."""
+    """Return every file of the page by the path at which it is served."""
     found = {path.name: _open(path) for path in sorted(STATIC.iterdir()) if path.suffix in _TYPES}
     return {"/" if name == INDEX else BELOW + name: file for name, file in found.items()}
 
