@@ -27,7 +27,7 @@ class KernelHook(BuildHookInterface[Any]):
     """Adds the compiled modules to a wheel, which is then one for this Python and machine."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Called by hatchling before it packs; ``version`` is ``editable`` where nothing but a path is."""
+        """Prepare the files to pack; ``version`` is ``editable`` if the wheel holds only a path."""
         if os.environ.get(SWITCH, "").lower() == "off":
             return
         try:

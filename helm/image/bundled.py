@@ -44,7 +44,7 @@ class Bundled(NamedTuple):
 
 
 def in_librdkafka(file: Path) -> list[Bundled]:
-    """What the shared library of librdkafka carries, itself first; ValueError when its symbols cannot be read."""
+    """Return librdkafka and the libraries in it, itself first; ValueError if its symbols cannot be read."""
     addresses = _functions(file.read_bytes())
     if _ANCHOR not in addresses:
         raise ValueError(f"{file}: has no symbol table with {_ANCHOR}, so nobody can tell what is in it")

@@ -64,7 +64,7 @@ def beneath() -> Iterator[Component]:
 
 
 def complete(sbom: dict[str, Any], site_packages: Path) -> dict[str, Any]:
-    """The same list with what it misses, each below the distribution that carries it in the graph."""
+    """Return the list with the libraries that it lacks, each below the distribution that carries it in the graph."""
     references = {each["name"].lower(): each["bom-ref"] for each in sbom["components"]}
     edges = {each["ref"]: set(each.get("dependsOn", [])) for each in sbom.get("dependencies", [])}
     added: dict[str, Component] = {}

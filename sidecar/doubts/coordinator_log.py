@@ -90,12 +90,17 @@ def parse(value: bytes) -> tuple[int, frozenset[tuple[str, int]]]:
 
 
 def java_hash(text: str) -> int:
-    """Return Kafka's ``Utils.abs(text.hashCode())``, which gives a transactional id its partition."""
+    """Return Kafka's ``Utils.abs(text.hashCode())``, which gives a transactional id its partition.
+
+    >>> java_hash("delay-router.orders.delay.0")
+    311475977
+    """
     units = text.encode("utf-16-be")
     total = 0
     for at in range(0, len(units), 2):
         total = (31 * total + int.from_bytes(units[at : at + 2])) & 0xFFFFFFFF
-    return total & 0x7FFFFFFF
+    signed = total - (1 << 32) if total >= 1 << 31 else total
+    return 0 if signed == -(1 << 31) else abs(signed)
 
 
 class _Fields:

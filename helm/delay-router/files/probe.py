@@ -19,7 +19,7 @@ def get(url: str) -> tuple[int, str]:
 
 
 def problems(host: str, port: str) -> list[str]:
-    """What is wrong with one router."""
+    """Describe the problem of one router."""
     found = []
     status, body = get(f"http://{host}:{port}/readyz")
     if status != 200:  # noqa: PLR2004 - the HTTP code

@@ -36,7 +36,7 @@ def application(backend: Backend) -> FastAPI:
 
     @api.get("/openapi.json", tags=["document"], response_model=dict[str, Any])
     async def get_document() -> Response:
-        """This document."""
+        """Return this document."""
         return Response(text, media_type=bodies.JSON)
 
     app.include_router(api)

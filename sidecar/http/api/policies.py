@@ -84,7 +84,7 @@ def _add(router: APIRouter, backend: Backend, kind: ScopeKind, path: str, scope_
 
     @router.get(path, name=f"get_{name}", response_model=PolicyAnswer)
     async def get_policy(scope: in_scope) -> Response:
-        """What is set in this scope; 404 when nothing is."""
+        """Return the policies that are set in this scope; 404 if there are none."""
         table = await backend.ask(backend.table)
         if scope not in table.policies:
             raise Refusal(HTTPStatus.NOT_FOUND, f"no policy {scope} is set")

@@ -16,7 +16,7 @@ def routes(backend: Backend) -> APIRouter:
 
     @router.get("/caller", response_model=CallerAnswer)
     async def get_caller(request: Request) -> Response:
-        """What the token of this request may do."""
+        """Return the rights of the token of this request."""
         caller = request.state.caller
         return bodies.whole(CallerAnswer(role=caller.role, sees_payload=caller.sees_payload, token=caller.name))
 
@@ -46,7 +46,7 @@ def routes(backend: Backend) -> APIRouter:
 
     @router.get("/topics/{topic}/partitions/{partition}/records/{offset}", response_model=LookupAnswer)
     async def get_record(topic: TopicName, partition: Partition, offset: Offset) -> Response:
-        """What became of one record of a delay topic: pending, released, rejected or unknown."""
+        """Say what became of one record of a delay topic: pending, released, rejected or unknown."""
         backend.require_topic(topic)
         return bodies.whole(await backend.ask(inquiries.lookup, topic, partition, offset))
 
