@@ -128,7 +128,7 @@ class Aside:
 
     def routed(self, entries: list[Entry[Scheduled]]) -> list[Entry[Scheduled]]:
         """Return the same records, with an explicit partition where a target has a place in doubt."""
-        return [self._routed(entry) for entry in entries] if self.doubts else entries
+        return [self._routed(entry) for entry in entries]
 
     def _routed(self, entry: Entry[Scheduled]) -> Entry[Scheduled]:
         due_ms, offset, payload = entry

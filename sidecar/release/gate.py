@@ -221,15 +221,13 @@ class Gate:
 
     def hold_blocked(self, entries: Sequence[Entry[Scheduled]]) -> list[Entry[Scheduled]]:
         """Hold the records for places in doubt, and return them."""
-        blocked = [entry for entry in entries if self.aside.blocking(entry)] if self.aside.holds_back else []
+        blocked = [entry for entry in entries if self.aside.blocking(entry)]
         for entry in blocked:
             self._hold(entry)
         return blocked
 
     def hold(self, entries: Sequence[Entry[Scheduled]], resumed: frozenset[int]) -> list[Entry[Scheduled]]:
         """Hold the records that may not leave now, and return them. Records at ``resumed`` offsets may leave."""
-        if not self.holds_back:
-            return []
         held: list[Entry[Scheduled]] = []
         for entry in entries:
             lane = self._lane_of(entry)

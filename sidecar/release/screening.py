@@ -89,7 +89,7 @@ class Screening:
         Raise ClusterError if the cluster does not answer: then nothing is concluded.
         """
         planned = [*plan.resumed, *whole(plan.batch.late, self.decide), *whole(plan.batch.due, self.decide)]
-        screened = Screened(planned, list(plan.batch.rejected), [])
+        screened = Screened(planned, plan.batch.rejected, [])
         attempt = Attempt(plan, planned, screened, list(plan.requests), list(plan.batch.receipts))
         for stage in self.stages_for(plan):
             stage(attempt)
@@ -119,8 +119,8 @@ class Screening:
         moves = self.moving.look(receipts, self.history.at, self.context.clock.now_ms())
         attempt.taken_out = self.gate.cancel(frozenset(place.offset for each in receipts for place in each.written))
         attempt.moves, attempt.receipts = moves, moves.told(receipts)
-        attempt.screened.rejected.extend(moves.refused)
-        attempt.screened.lost.extend(moves.lost)
+        screened = attempt.screened
+        attempt.screened = Screened(screened.released, screened.rejected + moves.refused, screened.lost + moves.lost)
 
     def whole(self, attempt: Attempt) -> None:
         """Read the records that are not in memory, and reject records that a backfill indexed to be rejected."""
