@@ -8,12 +8,9 @@ thread.
 
 import json
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from http import HTTPStatus
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -25,15 +22,14 @@ from rich.table import Table
 from sidecar.demo.router import RouterProcess
 from sidecar.local_kafka import BENCH_JVM, cluster
 from tests.bench import machine, router, workload
-from tests.bench.child import ROOT
 from tests.bench.released import CONSUMER
 from tests.bench.results import BenchmarkFailed
+from tests.bench.walked import channel_of
 
 IDLE_S: Final = 10.0
 SETTLE_S: Final = 2.0
 """From an event to the end of its window: the transaction after it is committed and counted by then."""
 
-READY_S: Final = 60.0
 DELAY_MS: Final = 300
 FAR_MS: Final = 3_600_000
 ID: Final = b"order-7"
@@ -86,21 +82,16 @@ def room_of(call: str) -> str:
     return parts[0] if parts[0] != "sidecar" else "/".join(parts[:2])
 
 
-class Walked:
-    """A router that counts its calls, behind the channel to it."""
-
-    def __init__(self, process: RouterProcess) -> None:
-        self._process = process
-
-    @contextmanager
-    def started(self) -> Iterator[Callable[[], Calls]]:
-        """Start the router for the length of the block; give the function that ends a window and returns its calls."""
-        ours, its = socket.socketpair()
-        config = str(self._process.config)
-        command = [sys.executable, "-m", "tests.bench.walked", str(its.fileno()), "run", "--config", config]
-        with self._process.log.open("ab") as log, ours, ours.makefile("rw") as lines:
-            child = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, pass_fds=[its.fileno()])
-            its.close()
+@contextmanager
+def walked(process: RouterProcess) -> Iterator[Callable[[], Calls]]:
+    """Run a router for the length of the block; give the function that ends a window and returns its calls."""
+    process.module = "tests.bench.walked"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(channel_of(process.config)))
+        listening.listen()
+        process.start()
+        channel, _ = listening.accept()
+        with channel, channel.makefile("rw") as lines:
 
             def window() -> Calls:
                 lines.write("\n")
@@ -108,26 +99,16 @@ class Walked:
                 calls: Calls = json.loads(lines.readline())
                 return calls
 
-            try:
-                self._wait_ready(child)
-                yield window
-            finally:
-                child.terminate()
-                child.wait()
-
-    def _wait_ready(self, child: subprocess.Popen[bytes]) -> None:
-        deadline_s = time.monotonic() + READY_S
-        while self._process.http("/readyz")[0] != HTTPStatus.OK:
-            if child.poll() is not None or time.monotonic() > deadline_s:
-                raise BenchmarkFailed(f"the router is not ready: {self._process.log_text()[-2_000:]}")
-            time.sleep(router.POLL_S)
+            process.wait_ready()
+            yield window
+            process.stop()
+    channel_of(process.config).unlink()
 
 
 def walks(bootstrap: str) -> Iterator[Walk]:
     """Walk with a record, a cancel and a restart."""
     with router.prepared(bootstrap) as made:
-        walked = Walked(made.process)
-        with walked.started() as window:
+        with walked(made.process) as window:
             time.sleep(SETTLE_S)
             # The first of each kind loads and creates parts that later ones find.
             _send(bootstrap, made)
@@ -141,13 +122,13 @@ def walks(bootstrap: str) -> Iterator[Walk]:
             window()
             _cancel(bootstrap, made)
             yield Walk("deliver-cancel", window()).without(idle)
-        with walked.started() as window:
+        with walked(made.process) as window:
             yield Walk("restart", window())
 
 
 def _send(bootstrap: str, made: router.Router) -> None:
-    _write(bootstrap, made, workload.headers(workload.now_ms() + DELAY_MS, made.target))
-    _wait_written(bootstrap, made.target)
+    headers = workload.headers(workload.now_ms() + DELAY_MS, made.target)
+    _write_and_wait(bootstrap, made, headers, made.target)
 
 
 def _name(bootstrap: str, made: router.Router) -> None:
@@ -156,8 +137,7 @@ def _name(bootstrap: str, made: router.Router) -> None:
 
 
 def _cancel(bootstrap: str, made: router.Router) -> None:
-    _write(bootstrap, made, [("deliver-cancel", ID)])
-    _wait_written(bootstrap, f"{made.delay_topic}.receipts")
+    _write_and_wait(bootstrap, made, [("deliver-cancel", ID)], f"{made.delay_topic}.receipts")
 
 
 def _write(bootstrap: str, made: router.Router, headers: workload.Headers) -> None:
@@ -166,13 +146,20 @@ def _write(bootstrap: str, made: router.Router, headers: workload.Headers) -> No
     workload.flush(producer)
 
 
-def _wait_written(bootstrap: str, topic: str) -> None:
-    """Wait until a topic has one record more than before, and until the router has counted it."""
+def _write_and_wait(bootstrap: str, made: router.Router, headers: workload.Headers, topic: str) -> None:
+    """Write a record to the delay topic; wait until the router has written to ``topic``, and has counted that."""
+    before = _end_of(bootstrap, topic)
+    _write(bootstrap, made, headers)
     time.sleep(DELAY_MS / 1_000 + SETTLE_S)
+    if _end_of(bootstrap, topic) == before:
+        raise BenchmarkFailed(f"nothing was written to {topic}")
+
+
+def _end_of(bootstrap: str, topic: str) -> int:
     consumer = Consumer(CONSUMER | {"bootstrap.servers": bootstrap})
     try:
-        if consumer.get_watermark_offsets(TopicPartition(topic, 0), workload.REQUEST_TIMEOUT_S)[1] < 1:
-            raise BenchmarkFailed(f"nothing was written to {topic}")
+        end: int = consumer.get_watermark_offsets(TopicPartition(topic, 0), workload.REQUEST_TIMEOUT_S)[1]
+        return end
     finally:
         consumer.close()
 

@@ -1,8 +1,8 @@
-"""A router whose calls are counted: ``python -m tests.bench.walked CHANNEL run --config FILE``.
+"""A router whose calls are counted: ``python -m tests.bench.walked run --config FILE``.
 
-``CHANNEL`` is the descriptor of a socket. Each line that comes in ends a window of time and begins the next one; the
-answer is one line of JSON: for each thread its calls into the project in the window that has ended, in order, each as
-``FILE:FUNCTION``. The first window begins with the process. See :mod:`tests.bench.walk`.
+It connects to the socket beside the file (``channel_of``). Each line that comes in ends a window of time and begins the
+next one; the answer is one line of JSON: for each thread its calls into the project in the window that has ended, in
+order, each as ``FILE:FUNCTION``. The first window begins with the process. See :mod:`tests.bench.walk`.
 """
 
 import json
@@ -54,6 +54,11 @@ def _name_of(code: CodeType) -> str:
     return f"{path}:{code.co_qualname}" if path.parts[0] in PACKAGES else ""
 
 
+def channel_of(config: Path) -> Path:
+    """Return the socket of the router with this configuration."""
+    return config.with_suffix(".sock")
+
+
 def _answer(channel: socket.socket, recorder: Recorder) -> None:
     """Answer each line of the channel with the calls since the last one."""
     # The calls of this thread belong to no walk.
@@ -65,8 +70,9 @@ def _answer(channel: socket.socket, recorder: Recorder) -> None:
 
 
 def main() -> None:
-    """Run the router with the arguments that follow the channel."""
-    channel = socket.socket(fileno=int(sys.argv.pop(1)))
+    """Run the router with the same arguments."""
+    channel = socket.socket(socket.AF_UNIX)
+    channel.connect(str(channel_of(Path(sys.argv[-1]))))
     recorder = Recorder()
     threading.Thread(target=_answer, args=(channel, recorder), daemon=True).start()
     recorder.begin()
