@@ -21,9 +21,10 @@ that ``init`` made. It is then refused before its first transaction.
 
 Three kinds of loss do not count: connections that failed before they were up; losses before the first transaction (the
 repeated request is then ``init``, and a late copy of it fences); and idle connections, with no traffic for a minute and
-no request under way, which brokers close after ``connections.max.idle.ms``. Every other loss counts also while no
-transaction is open. A broker that went away may have left a transaction behind; the take-over looks for it now, so that
-a record that is due later does not have to wait.
+no request under way, which brokers close after ``connections.max.idle.ms``. An idle connection that goes within a
+millisecond of the coordinator's counts, because the client has queued a request for metadata on it by then (measured);
+that costs one take-over. Every other loss counts also while no transaction is open. A broker that went away may have
+left a transaction behind; the take-over looks for it now, so that a record that is due later does not have to wait.
 
 Lines thus arrive all the time, and one behaviour of confluent-kafka must be avoided. When a client meets its fatal
 error, for instance because it is fenced, poll or flush raises it; but a flush of 0.2 s or more goes on calling back

@@ -5,6 +5,7 @@
         proxy.lose_answers({ApiKey.END_TXN}, 1)   # the broker has done it, and the client never hears
         proxy.stray(ApiKey.END_TXN, Moment.AFTER_PRODUCE)  # one is overtaken by its own repetition
         proxy.cut()                               # every connection is reset
+        proxy.cut_quietest()                      # the one that has been idle for the longest time is reset
         proxy.fall_silent()                       # connections stay open and nothing passes
         proxy.fall_silent(Way.ANSWERS)            # the broker hears all, and is not heard
         proxy.heal()
@@ -90,7 +91,6 @@ class Proxy:
         self.delay_s = 0.0
         self.refusing = False
         self.effects: Counter[str] = Counter()
-        self._passed_s = time.monotonic()
         self._upstream_port = upstream_port
         self._losing: Counter[ApiKey] = Counter()
         self._stray: _Stray | None = None
@@ -133,8 +133,9 @@ class Proxy:
 
     @property
     def quiet_s(self) -> float:
-        """The seconds since the last frame from either side."""
-        return time.monotonic() - self._passed_s
+        """The seconds since the last frame of the quietest open connection, from either side."""
+        now_s = time.monotonic()
+        return max((now_s - each.passed_s for each in list(self._connections)), default=0.0)
 
     def cut(self) -> None:
         """Reset every open connection."""
@@ -143,6 +144,15 @@ class Proxy:
             for connection in list(self._connections):
                 self.effects["cut"] += 1
                 connection.reset()
+
+        self._loop.call_soon_threadsafe(reset)
+
+    def cut_quietest(self) -> None:
+        """Reset the connection that has been idle for the longest time, as a broker does with idle ones."""
+
+        def reset() -> None:
+            self.effects["cut quietest"] += 1
+            min(self._connections, key=lambda each: each.passed_s).reset()
 
         self._loop.call_soon_threadsafe(reset)
 
@@ -207,7 +217,6 @@ class Proxy:
 
     async def hold(self, arrived_s: float, way: Way) -> None:
         """Hold a frame for as long as the faults demand; ``arrived_s`` is by the clock of the loop."""
-        self._passed_s = time.monotonic()
         left_s = arrived_s + self.delay_s - self._loop.time() if self.delay_s else 0.0
         if left_s > 0:
             self.effects["delayed"] += 1
@@ -253,6 +262,7 @@ class _Connection:
     """A client's connection and the matching one to the broker."""
 
     def __init__(self, proxy: Proxy, client: _Stream, broker: _Stream) -> None:
+        self.passed_s = time.monotonic()
         self._proxy = proxy
         self._client = client
         self._broker = broker
@@ -309,6 +319,7 @@ class _Connection:
     async def _pass_on(self, frames: "_Frames", writer: asyncio.StreamWriter, way: Way) -> None:
         while True:
             arrived_s, frame = await frames.get()
+            self.passed_s = time.monotonic()
             await self._proxy.hold(arrived_s, way)
             writer.write(_LENGTH.pack(len(frame)) + frame)
             with suppress(OSError):
