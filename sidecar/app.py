@@ -25,6 +25,7 @@ from sidecar.backfill.staging import Staging
 from sidecar.buckets.pool import LoaderPool
 from sidecar.clock import SystemClock
 from sidecar.config.model import Config
+from sidecar.context import NO_TRACING
 from sidecar.http import probes
 from sidecar.kafka import admin as cluster
 from sidecar.kafka import clients
@@ -49,7 +50,6 @@ from sidecar.process.workers import Assignment, Workers
 from sidecar.release.rates import RateLimits
 from sidecar.release.target_directory import TargetDirectory
 from sidecar.status import report_publisher
-from sidecar.tracing.releases import NO_TRACING
 from sidecar.tracing.start import started
 from snapshots.libraries import check_libraries
 

@@ -1,15 +1,35 @@
 """The value that every part of an owned partition gets: its place, metrics, log, traces, clock and limits."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 import structlog
 from structlog.typing import FilteringBoundLogger
 
+from index.pending import Entry
 from sidecar.clock import Clock
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.limits import LIMITS, Limits
 from sidecar.metrics import Metrics
-from sidecar.tracing.releases import NO_TRACING, Tracing
+from sidecar.payload.records import Scheduled
+
+
+class Tracing(Protocol):
+    """The port through which a partition reports its released records."""
+
+    def released(self, place: tuple[str, int], group_id: str, entries: Sequence[Entry[Scheduled]], now_ms: int) -> None:
+        """Take the records that were committed by now; return at once, and never raise."""
+
+
+class NoTracing:
+    """Ignores all released records."""
+
+    def released(self, place: tuple[str, int], group_id: str, entries: Sequence[Entry[Scheduled]], now_ms: int) -> None:
+        """Do nothing."""
+
+
+NO_TRACING: Final = NoTracing()
 
 
 @dataclass(frozen=True, slots=True)

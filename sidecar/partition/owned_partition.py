@@ -31,7 +31,6 @@ from sidecar.partition.takeover import read_origin
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.memory import BudgetShare
 from sidecar.payload.records import resident_bytes, scheduled_size
-from sidecar.policies.table import TopicSettings
 from sidecar.release.gate import Gate
 from sidecar.release.moving import Moving
 from sidecar.release.plan import Plan, Released
@@ -39,6 +38,7 @@ from sidecar.release.releaser import Releaser
 from sidecar.release.screening import Screening
 from sidecar.release.transaction import Request, Timestamps, Transactions
 from sidecar.series.occurring import Series
+from sidecar.settings import TopicSettings
 from snapshots.inventory import InventoryKeeper
 
 

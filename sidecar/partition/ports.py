@@ -22,11 +22,11 @@ from sidecar.partition.origin import Origin
 from sidecar.partition.takeover import Standing
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.records import Payload
-from sidecar.policies.settings import SettingsSource
 from sidecar.ports import Budget, Directory, Pool, Records
 from sidecar.release.gate import Gate
 from sidecar.release.rates import RateLimits
 from sidecar.release.transaction import Transactions
+from sidecar.settings import SettingsSource
 from snapshots.codec import SegmentCodec
 
 

@@ -26,9 +26,8 @@ from index.rule_history import RuleHistory
 from index.rules import Rules
 from sidecar.context import PartitionContext
 from sidecar.payload.ledger import PartitionLedger
-from sidecar.policies.settings import SettingsSource
-from sidecar.policies.table import TopicSettings
 from sidecar.release.transaction import Request
+from sidecar.settings import SettingsSource, TopicSettings
 from snapshots.state import encode_history
 
 AGAIN_AFTER_S: Final = 30.0

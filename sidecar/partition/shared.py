@@ -10,6 +10,7 @@ from sidecar.backfill.staging import Staging
 from sidecar.buckets.pool import LoaderPool
 from sidecar.clock import Clock
 from sidecar.config.model import Config
+from sidecar.context import NO_TRACING, Tracing
 from sidecar.kernel.choice import PYTHON, Kernel
 from sidecar.limits import Limits
 from sidecar.metrics import Metrics
@@ -17,7 +18,6 @@ from sidecar.payload.budget import PayloadBudget
 from sidecar.policies.table import WITHOUT_POLICIES, Policies
 from sidecar.release.rates import RateLimits
 from sidecar.release.target_directory import TargetDirectory
-from sidecar.tracing.releases import NO_TRACING, Tracing
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,10 @@
 """The settings of a delay topic for an owned partition: its configuration with the policies in force at a time."""
 
-from typing import Protocol
-
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.policies.pauses import next_end_ms
-from sidecar.policies.table import Policies, PolicyTable, TopicSettings, settings_of
-
-
-class SettingsSource(Protocol):
-    """The port through which an owned partition reads the settings of its delay topic."""
-
-    def version(self, now_ms: int) -> object:
-        """Return a token of the settings: a new object whenever they may have changed."""
-
-    def read(self) -> TopicSettings:
-        """Return the settings of the last version asked for; raise ValueError if they cannot be reconciled."""
+from sidecar.policies.table import Policies, PolicyTable, settings_of
+from sidecar.settings import TopicSettings
 
 
 class PolicySettings:

@@ -40,7 +40,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol
 
 from index.errors import ConfigError
-from index.rules import Rules, TargetRule
+from index.rules import TargetRule
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.config.units import format_duration
@@ -59,6 +59,7 @@ from sidecar.policies.policy import (
 )
 from sidecar.release.expiry import Expiry
 from sidecar.release.rates import TargetLimit
+from sidecar.settings import TopicSettings
 
 CONFIGURATION: Final = "configuration"
 
@@ -133,27 +134,6 @@ class EffectiveValue(NamedTuple):
 
     value: object
     origin: str
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSettings:
-    """The settings of one delay topic; ``topic`` is its configuration with policies applied.
-
-    ``timestamps`` are the modes of targets with a mode of their own. ``gated`` has the targets that are paused or have
-    a rate. ``why_paused`` tells people of the pauses, with policy, reason and end. While ``is_doubtful``, the rules in
-    the state outrank ``rules``: they are the last rules that are known to have held.
-    """
-
-    topic: DelayTopicConfig
-    rules: Rules
-    tick_ms: int
-    expiry: Expiry
-    timestamps: Mapping[str, str]
-    paused: bool
-    drained: bool
-    gated: Mapping[str, TargetLimit] = field(default_factory=dict)
-    is_doubtful: bool = False
-    why_paused: str = ""
 
 
 def settings_of(table: PolicyTable, config: Config, configured: DelayTopicConfig) -> TopicSettings:

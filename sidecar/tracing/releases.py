@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from queue import Empty, Full, Queue
 from threading import Event, Thread
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -41,23 +41,6 @@ class Traced(NamedTuple):
     released_ms: int
     traceparent: str
     tracestate: str
-
-
-class Tracing(Protocol):
-    """Receiver of the released records."""
-
-    def released(self, place: tuple[str, int], group_id: str, entries: Sequence[Entry[Scheduled]], now_ms: int) -> None:
-        """Take the records that were committed by now; return at once, and never raise."""
-
-
-class NoTracing:
-    """Ignores all released records."""
-
-    def released(self, place: tuple[str, int], group_id: str, entries: Sequence[Entry[Scheduled]], now_ms: int) -> None:
-        """Do nothing."""
-
-
-NO_TRACING: Final = NoTracing()
 
 
 def traced_among(

@@ -7,9 +7,9 @@ from index.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.retention import FOREVER_MS, Retention
 from sidecar.limits import Limits
-from sidecar.policies.table import TopicSettings
 from sidecar.release.expiry import NEVER_EXPIRES
 from sidecar.release.rates import TargetLimit
+from sidecar.settings import TopicSettings
 from tests.simulation.smaller import SMALL
 from tests.simulation.world import DelayLog, Faults, OwnClock, Store
 

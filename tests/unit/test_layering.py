@@ -115,7 +115,19 @@ _RULES = {
 }
 
 _EVERYBODY = frozenset(
-    {"__version__", "clock", "context", "durations", "failpoints", "lateness", "limits", "logs", "metrics", "ports"}
+    {
+        "__version__",
+        "clock",
+        "context",
+        "durations",
+        "failpoints",
+        "lateness",
+        "limits",
+        "logs",
+        "metrics",
+        "ports",
+        "settings",
+    }
 )
 """The modules that each room of the router may import, besides ``index`` and ``snapshots``."""
 
@@ -191,7 +203,7 @@ _CONNECTS = "app"
 
 _ENGINE = frozenset(
     {
-        *("context", "lateness", "limits", "ports"),
+        *("context", "lateness", "limits", "ports", "settings"),
         *("payload.ledger", "payload.memory", "payload.packed_run", "payload.packing", "payload.records"),
         *("series.occurring", "doubts.aside", "doubts.watch"),
         *("intake.decided", "intake.deciding", "intake.intake"),
@@ -211,8 +223,7 @@ _ENGINE_ALLOWED = Rule(
     | {"contextlib", "concurrent.futures.Future", "index", "snapshots", "pyroaring", "structlog"}
     | {f"sidecar.{name}" for name in _ENGINE}
     | {"sidecar.clock.Clock", "sidecar.config", "sidecar.durations", "sidecar.failpoints", "sidecar.logs"}
-    | {"sidecar.metrics", "sidecar.tracing.releases"}
-    | {"sidecar.policies.settings.SettingsSource", "sidecar.policies.table.TopicSettings"}
+    | {"sidecar.metrics"}
 )
 """No client, thread, socket or clock; and no own module that has one, but for metrics, logs and traces."""
 

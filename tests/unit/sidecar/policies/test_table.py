@@ -14,7 +14,6 @@ from sidecar.policies.table import (
     NO_POLICIES,
     EffectiveValue,
     PolicyTable,
-    TopicSettings,
     effective,
     refuse_impossible,
     settings_of,
@@ -22,6 +21,7 @@ from sidecar.policies.table import (
     without_reading,
 )
 from sidecar.release.rates import TargetLimit
+from sidecar.settings import TopicSettings
 
 CONFIG = Config.model_validate(
     {
