@@ -52,7 +52,7 @@ test-broker: venv ## All other tests of the router on real brokers, a minute of 
 	@$(BIN)/python -m tests.support.kafka_or_exit
 	@$(PYTEST) $(SIDE_BY_SIDE) $$($(BIN)/python -m tests.targets $@)
 
-# The newest is that of sidecar/local_kafka/pom.xml, on which everything else runs.
+# The newest is that of sidecar/dev/local_kafka/pom.xml, on which everything else runs.
 VERSIONS ?= 3.9.1 4.0.0
 VERSION_TESTS = tests/integration/test_{init_check,send,release,rejections,crashes,buckets,policies,inquiries,secured}.py
 

@@ -1,16 +1,16 @@
 """The router process: the only package with Kafka clients, threads, sockets, signals, configuration and metrics.
 
 Each folder is a room whose ``__init__`` states its purpose. A record passes through these rooms from its header to its
-release: :mod:`sidecar.intake` reads and decides it, :mod:`index` keeps it while it waits, :mod:`sidecar.partition` runs
-the loop of a partition, :mod:`sidecar.release` writes and commits it. :mod:`sidecar.buckets` keeps the records that do
-not fit into memory. :mod:`sidecar.app` connects everything.
+release: :mod:`sidecar.engine.intake` reads and decides it, :mod:`index` keeps it while it waits,
+:mod:`sidecar.engine.ownership` runs the loop of a partition, :mod:`sidecar.engine.release` writes and commits it.
+:mod:`sidecar.engine.buckets` keeps the records that do not fit into memory. :mod:`sidecar.app` connects everything.
 
 Theory of operation
 -------------------
 A process is a member of a consumer group, whose only purpose is to distribute delay partitions
-(:mod:`sidecar.kafka.membership`). Each assigned partition has a worker (:mod:`sidecar.partition.worker`), a thread that
-owns everything about it: a tail consumer, a transactional producer whose id no other owner can use at the same time,
-and the index of the pending records.
+(:mod:`sidecar.kafka.client.membership`). Each assigned partition has a worker (:mod:`sidecar.process.host.worker`), a
+thread that owns everything about it: a tail consumer, a transactional producer whose id no other owner can use at the
+same time, and the index of the pending records.
 
 ::
 
@@ -19,31 +19,34 @@ and the index of the pending records.
                                 └── takeover ◄── state ◄───┘ progress, in the same transaction
 
 A take-over fences the old owner, reads its progress from the state topic, and reads the delay topic again from there
-(:mod:`sidecar.partition.takeover`). Then the worker goes round (:mod:`sidecar.partition.rounds`): it indexes the
-records that have arrived and releases the records that are due. One transaction holds the released and rejected records
-together with the progress, so no record is ever visible without the progress that covers it, or the reverse.
+(:mod:`sidecar.engine.ownership.takeover`). Then the worker goes round (:mod:`sidecar.engine.ownership.rounds`): it
+indexes the records that have arrived and releases the records that are due. One transaction holds the released and
+rejected records together with the progress, so no record is ever visible without the progress that covers it, or the
+reverse.
 
 Policies change the rules while routers run (:mod:`sidecar.policies.table`, :mod:`sidecar.policies.operations`). One
 thread of each process follows the policies topic (:mod:`sidecar.policies.watch`), and each worker applies a change in
 its next round. A change never touches a decision already taken: pending records keep their due time and their targets,
-also across restarts (:mod:`sidecar.partition.rule_changes`). It does affect the checks at release: a target that is no
-longer allowed diverts pending records, a new limit expires them (:mod:`sidecar.release.expiry`), a pause keeps them,
-and records that a target may not get yet are held aside without delaying others (:mod:`sidecar.release.gate`).
+also across restarts (:mod:`sidecar.engine.ownership.rule_changes`). It does affect the checks at release: a target that
+is no longer allowed diverts pending records, a new limit expires them (:mod:`sidecar.engine.release.expiry`), a pause
+keeps them, and records that a target may not get yet are held aside without delaying others
+(:mod:`sidecar.engine.release.gate`).
 
 Operators read and change policies over HTTP (:mod:`sidecar.http.api`), in a thread of its own beside the release path,
 and any process answers for the group.
 
-Between releases the worker maintains the buckets (:mod:`sidecar.buckets.lifecycle`): it seals pending records into
-segments, loads segments shortly before they are due (:mod:`sidecar.buckets.loading`), merges and removes buckets, and
-trims topics (:mod:`sidecar.buckets.upkeep`). Segments, manifests and tombstones are written in the same fenced
-transactions as releases.
+Between releases the worker maintains the buckets (:mod:`sidecar.engine.buckets.lifecycle`): it seals pending records
+into segments, loads segments shortly before they are due (:mod:`sidecar.engine.buckets.loading`), merges and removes
+buckets, and trims topics (:mod:`sidecar.engine.buckets.upkeep`). Segments, manifests and tombstones are written in the
+same fenced transactions as releases.
 
 The code that decides and orders has no clients, threads or clocks of its own. It reaches them through small ports
-(:mod:`sidecar.ports`, :mod:`sidecar.partition.ports`), which the process (:mod:`sidecar.partition.kafka_host`) and the
-simulation implement.
+(:mod:`sidecar.engine.ports`, :mod:`sidecar.engine.ownership.ports`), which the process
+(:mod:`sidecar.process.host.kafka_host`) and the simulation implement.
 
-After any error but a broker's clean verdict about a record (:mod:`sidecar.kafka.errors`) the outcome may be unknown.
-The worker then discards producer, index and batch and takes the partition over again: the log tells the outcome.
+After any error but a broker's clean verdict about a record (:mod:`sidecar.kafka.client.errors`) the outcome may be
+unknown. The worker then discards producer, index and batch and takes the partition over again: the log tells the
+outcome.
 
 Decisions, with the rejected alternatives
 -----------------------------------------
@@ -52,8 +55,8 @@ Decisions, with the rejected alternatives
   transaction.
 * *One thread per partition*. Rejected: a thread pool or asyncio; confluent-kafka's calls block, and its asyncio
   producer refuses headers.
-* *Trials to find a refused record* (:mod:`sidecar.release.refusals`). Rejected: a delivery callback on every record,
-  which costs a fifth of the throughput and is needed very rarely.
+* *Trials to find a refused record* (:mod:`sidecar.kafka.writing.refusals`). Rejected: a delivery callback on every
+  record, which costs a fifth of the throughput and is needed very rarely.
 * *Classic group protocol, cooperative-sticky*. Rejected: KIP-848, whose session a client cannot make shorter than 45 s
   on an unmodified broker.
 """

@@ -21,35 +21,35 @@ from typing import Protocol
 import structlog
 
 from sidecar import __version__, failpoints
-from sidecar.backfill.staging import Staging
-from sidecar.buckets.pool import LoaderPool
 from sidecar.clock import SystemClock
 from sidecar.config.model import Config
-from sidecar.context import NO_TRACING
+from sidecar.engine.context import NO_TRACING
+from sidecar.engine.limits import LIMITS
+from sidecar.engine.release.rates import RateLimits
 from sidecar.http import probes
-from sidecar.kafka import admin as cluster
-from sidecar.kafka import clients
-from sidecar.kafka.librdkafka import check_client
-from sidecar.kafka.membership import GroupMember, MembershipError
+from sidecar.kafka.client import admin as cluster
+from sidecar.kafka.client import clients
+from sidecar.kafka.client.librdkafka import check_client
+from sidecar.kafka.client.membership import GroupMember, MembershipError
+from sidecar.kafka.writing.target_directory import TargetDirectory
 from sidecar.kernel.choice import Kernel
-from sidecar.limits import LIMITS
 from sidecar.logs import events
 from sidecar.logs.lines import LineWriter
 from sidecar.metrics import DroppedLines, Metrics
-from sidecar.partition.shared import Shared
-from sidecar.payload.budget import PayloadBudget
+from sidecar.operations.status import report_publisher
 from sidecar.policies import watch as policy_watch
 from sidecar.process.garbage import GarbageCollection
 from sidecar.process.health import ProcessHealth
 from sidecar.process.heap import HeapTrim, glibc_trim
+from sidecar.process.host.budget import PayloadBudget
+from sidecar.process.host.pool import LoaderPool
+from sidecar.process.host.shared import Shared
+from sidecar.process.host.staging import Staging
 from sidecar.process.instance_name import take_name
 from sidecar.process.partition_collector import PartitionCollector
 from sidecar.process.served_topics import UsableTopics
 from sidecar.process.topic_watch import TopicWatch
 from sidecar.process.workers import Assignment, Workers
-from sidecar.release.rates import RateLimits
-from sidecar.release.target_directory import TargetDirectory
-from sidecar.status import report_publisher
 from sidecar.tracing.start import started
 from snapshots.libraries import check_libraries
 

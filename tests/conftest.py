@@ -12,7 +12,7 @@ import pytest
 import structlog
 from confluent_kafka.admin import AdminClient
 
-from sidecar import local_kafka
+from sidecar.dev import local_kafka
 from tests.support.topics import create_topic
 
 # A test that uses one of these runs against a broker.
@@ -103,7 +103,7 @@ def needs_own_nodes() -> None:
 def kafka_factory(needs_own_nodes: None, request: pytest.FixtureRequest) -> Iterator[StartCluster]:
     """Yield a function that starts a cluster for one test; its ``nodes`` may be killed, paused and restarted.
 
-    The function has the parameters of :func:`sidecar.local_kafka.cluster`.
+    The function has the parameters of :func:`sidecar.dev.local_kafka.cluster`.
     """
     started: list[local_kafka.Cluster] = []
     with ExitStack() as stack:

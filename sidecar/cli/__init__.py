@@ -1,7 +1,6 @@
 """The command ``delay-router``.
 
-May import: every room; ``app`` and ``demo`` are loaded on demand. Begin with :mod:`sidecar.cli.program`, the list of
-commands; a module for each group of commands lies beside it.
+Begin with :mod:`sidecar.cli.program`, the list of commands; a module for each group of commands lies beside it.
 """
 
 from sidecar.cli.program import main

@@ -12,11 +12,11 @@ from sidecar.cli.options import json_option
 from sidecar.cli.output import pending_chart, print_json, print_sentence, print_table, shown_time
 from sidecar.cli.side import Chosen, complete_topics, side_options, topic_argument
 from sidecar.config.units import format_instant, parse_duration_ms
+from sidecar.operations.status.answers import DueRange, Fate, LookupAnswer, PendingAnswer
 from sidecar.policies.policy import Scope, ScopeKind, target_scope, topic_scope
-from sidecar.status.answers import DueRange, Fate, LookupAnswer, PendingAnswer
 
 if TYPE_CHECKING:
-    from sidecar.asking.side import Side
+    from sidecar.operations.asking.side import Side
 
 LOOK_EVERY_S: Final = 0.5
 WAIT_S: Final = 120.0
@@ -173,7 +173,7 @@ def drain_command(topic: str, *, wait: bool, timeout_s: float, chosen: Chosen) -
 
 
 def _wait_until_drained(side: "Side", topic: str, timeout_s: float) -> None:
-    from sidecar.partition.status import PartitionState  # noqa: PLC0415 - the other commands need not load it
+    from sidecar.engine.ownership.status import PartitionState  # noqa: PLC0415 - the other commands need not load it
 
     deadline_s = time.monotonic() + timeout_s
     while True:

@@ -12,8 +12,8 @@ from sidecar.config.sources import ENV_FILE
 
 # These are loaded together with a configuration: neither a list of commands nor a completion needs them.
 if TYPE_CHECKING:
+    from sidecar.cluster.topics.findings import Finding
     from sidecar.config.model import Config
-    from sidecar.topics.findings import Finding
 
 DONE: Final = 0
 FAILED: Final = 1

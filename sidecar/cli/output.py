@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import click
 
-from sidecar.topics.findings import Finding, Level
+from sidecar.cluster.topics.findings import Finding, Level
 
 LABELS = {
     "0": "overdue",

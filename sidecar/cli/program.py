@@ -108,7 +108,7 @@ def run_command(config_file: Path | None) -> None:
     """Run the router until SIGTERM."""
     # Only this command needs these modules.
     from sidecar import app  # noqa: PLC0415
-    from sidecar.kafka import admin  # noqa: PLC0415
+    from sidecar.kafka.client import admin  # noqa: PLC0415
     from sidecar.logs import events  # noqa: PLC0415
 
     config = load(config_file)
@@ -123,7 +123,7 @@ def run_command(config_file: Path | None) -> None:
 @click.argument("options", nargs=-1, type=click.UNPROCESSED)
 def demo_command(options: tuple[str, ...]) -> None:
     """Start a broker and a router, and watch records wait."""
-    from sidecar import demo  # noqa: PLC0415 - it brings a broker along
+    from sidecar.dev import demo  # noqa: PLC0415 - it brings a broker along
 
     sys.exit(demo.main(list(options)))
 
@@ -134,7 +134,7 @@ def dev_command(port: int) -> None:
     """Run a Kafka and a router of their own until Ctrl-C."""
     from rich.console import Console  # noqa: PLC0415 - as long as it takes to load
 
-    from sidecar import demo  # noqa: PLC0415
+    from sidecar.dev import demo  # noqa: PLC0415
 
     sys.exit(demo.stay(port, Console()))
 

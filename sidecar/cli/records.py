@@ -17,7 +17,7 @@ from sidecar.durations import spoken_duration
 
 if TYPE_CHECKING:
     from sidecar.cli.send import Sent
-    from sidecar.controls.receipts import Told
+    from sidecar.operations.controls.receipts import Told
 
 
 @click.command("send")
@@ -81,8 +81,8 @@ def send_command(
     """Send a record to a delay TOPIC."""
     # The help and a completion need no Kafka client.
     from sidecar.cli import send  # noqa: PLC0415
-    from sidecar.controls import replacing  # noqa: PLC0415
-    from sidecar.topics import reach  # noqa: PLC0415
+    from sidecar.cluster.topics import reach  # noqa: PLC0415
+    from sidecar.operations.controls import replacing  # noqa: PLC0415
 
     if [value is not None, value_file is not None, null, lines].count(True) != 1:
         raise click.UsageError("give one of --value, --value-file, --null and --lines")

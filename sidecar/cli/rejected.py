@@ -11,8 +11,8 @@ from sidecar.cli.output import print_entries, print_json, print_sentence, shown_
 from sidecar.cli.side import Chosen, side_options, topic_argument
 
 if TYPE_CHECKING:
-    from sidecar.rejected.redriving import Report
-    from sidecar.rejected.selection import Selection
+    from sidecar.operations.rejected.redriving import Report
+    from sidecar.operations.rejected.selection import Selection
 
 SHOWN: Final = 100
 _MESSAGE_CHARACTERS: Final = 100
@@ -47,7 +47,7 @@ def _selecting(command: Callable[..., Any]) -> Callable[..., Any]:
 def _selection(
     topic: str, codes: tuple[str, ...], ids: tuple[str, ...], since_ms: int | None, until_ms: int | None
 ) -> "Selection":
-    from sidecar.rejected.selection import Selection  # noqa: PLC0415 - the help needs no Kafka client
+    from sidecar.operations.rejected.selection import Selection  # noqa: PLC0415 - the help needs no Kafka client
 
     return Selection(topic, frozenset(codes), frozenset(each.encode() for each in ids), since_ms, until_ms)
 
@@ -136,8 +136,8 @@ def redrive_command(
 ) -> None:
     """Copy rejected records back into their delay TOPIC, each exactly once; safe to repeat."""
     # The help and a completion need no Kafka client.
-    from sidecar.rejected.redriving import Order  # noqa: PLC0415
-    from sidecar.rejected.selection import HeaderChanges  # noqa: PLC0415
+    from sidecar.operations.rejected.redriving import Order  # noqa: PLC0415
+    from sidecar.operations.rejected.selection import HeaderChanges  # noqa: PLC0415
 
     selection = _selection(topic, codes, ids, since_ms, until_ms)
     order = Order(selection, HeaderChanges(drop, put), max_redriven, most, dry_run)

@@ -10,10 +10,10 @@ from sidecar.cli.output import print_json, print_table, shown_time
 from sidecar.cli.side import Chosen, side_options, topic_argument
 
 if TYPE_CHECKING:
-    from sidecar.asking.side import Side
-    from sidecar.controls.receipts import Told
-    from sidecar.finding.wanted import Wanted
-    from sidecar.status.answers import ScheduleAnswer
+    from sidecar.operations.asking.side import Side
+    from sidecar.operations.controls.receipts import Told
+    from sidecar.operations.finding.wanted import Wanted
+    from sidecar.operations.status.answers import ScheduleAnswer
 
 SHOWN: Final = 100
 AT_ONCE: Final = 500
@@ -45,7 +45,7 @@ def schedules_command(
     chosen: Chosen,
 ) -> None:
     """Show what is pending in a delay TOPIC, without values; keys, where they may be seen, with --json."""
-    from sidecar.finding.wanted import Wanted  # noqa: PLC0415 - the help needs no Kafka client
+    from sidecar.operations.finding.wanted import Wanted  # noqa: PLC0415 - the help needs no Kafka client
 
     raw_id, raw_key = (None if given is None else given.encode() for given in (deliver_id, key))
     wanted = Wanted(topic, raw_id, due_from_ms, due_to_ms, target, raw_key)
@@ -162,8 +162,8 @@ def move_command(
 
 def _carried_out(topic: str, deliver_id: str, config_file: Path | None, wait_s: int, **asked: Any) -> "Told":
     # The help and a completion need no Kafka client.
-    from sidecar.controls import ordering  # noqa: PLC0415
-    from sidecar.topics import reach  # noqa: PLC0415
+    from sidecar.cluster.topics import reach  # noqa: PLC0415
+    from sidecar.operations.controls import ordering  # noqa: PLC0415
 
     config = load(config_file)
     order = ordering.Order(deliver_id.encode(), **asked)

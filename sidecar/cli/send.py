@@ -25,11 +25,11 @@ from sidecar import clock
 from sidecar.config.model import Config
 from sidecar.config.problems import did_you_mean
 from sidecar.config.units import parse_duration_ms
-from sidecar.kafka import admin
-from sidecar.kafka.errors import error_of
-from sidecar.kafka.record_writer import record_producer
-from sidecar.series.occurring import Series
-from sidecar.series.zones import zone_of
+from sidecar.engine.release.occurring import Series
+from sidecar.kafka.client import admin
+from sidecar.kafka.client.errors import error_of
+from sidecar.kafka.writing.record_writer import record_producer
+from sidecar.zones import zone_of
 
 FLUSH_TIMEOUT_S: Final = 30.0
 ANYWHERE: Final = "*"

@@ -12,7 +12,7 @@ from sidecar.cli.options import Command, config_option, load
 
 # The modules that reach the group are loaded on demand: neither a list of commands nor a completion needs them.
 if TYPE_CHECKING:
-    from sidecar.asking.side import Side
+    from sidecar.operations.asking.side import Side
 
 API_ENV: Final = "DELAY_ROUTER_API"
 TOKEN_ENV: Final = "DELAY_ROUTER_TOKEN_FILE"  # noqa: S105 - the name of a variable
@@ -43,7 +43,7 @@ class Chosen:
         return self._side
 
     def _straight(self) -> "Side":
-        from sidecar.asking.kafka_side import KafkaSide  # noqa: PLC0415 - see above
+        from sidecar.operations.asking.kafka_side import KafkaSide  # noqa: PLC0415 - see above
 
         config = load(self._config_file)
         if self._topic:
@@ -52,7 +52,7 @@ class Chosen:
         return KafkaSide(config)
 
     def _by_api(self, token_file: Path) -> "Side":
-        from sidecar.asking.api_client import ApiClient, read_token  # noqa: PLC0415 - see above
+        from sidecar.operations.asking.api_client import ApiClient, read_token  # noqa: PLC0415 - see above
 
         client = ApiClient(self._api, read_token(token_file), self._ca_file)
         if client.is_in_the_clear:

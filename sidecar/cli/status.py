@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from sidecar import clock
-from sidecar.asking import router_answers as status
 from sidecar.cli.options import DONE, FAILED, json_option
 from sidecar.cli.output import (
     format_bytes,
@@ -17,10 +16,11 @@ from sidecar.cli.output import (
     print_table,
 )
 from sidecar.cli.side import Chosen, side_options, topic_argument
+from sidecar.operations.asking import router_answers as status
 
 # The shapes of answers are loaded together with an answer: a completion, or the help, needs none.
 if TYPE_CHECKING:
-    from sidecar.status.answers import StatusAnswer
+    from sidecar.operations.status.answers import StatusAnswer
 
 WATCH_EVERY_S: Final = 2.0
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from sidecar.cli.output import shown_time
 from sidecar.durations import rough_duration
-from sidecar.status.answers import UNSERVED, PartitionAnswer, StatusAnswer, TopicAnswer
+from sidecar.operations.status.answers import UNSERVED, PartitionAnswer, StatusAnswer, TopicAnswer
 
 UNKNOWN: Final = "?"
 NOTHING: Final = "-"

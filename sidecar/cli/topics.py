@@ -9,15 +9,15 @@ import click
 from sidecar.cli.options import config_option, exit_code, json_option, load
 from sidecar.cli.output import print_findings, print_json, print_table
 from sidecar.cli.side import complete_topics
+from sidecar.cluster.rights import acls, acls_jobs, strimzi
+from sidecar.cluster.topics import init as initialisation
+from sidecar.cluster.topics import reach
+from sidecar.cluster.topics import start_over as starting_over
+from sidecar.cluster.topics.findings import Level
 from sidecar.config.model import Config
-from sidecar.doubts import ending
-from sidecar.kafka.admin import parse_place
-from sidecar.kafka.commands import ANY_ROUTER
-from sidecar.rights import acls, acls_jobs, strimzi
-from sidecar.topics import init as initialisation
-from sidecar.topics import reach
-from sidecar.topics import start_over as starting_over
-from sidecar.topics.findings import Level
+from sidecar.kafka.client.admin import parse_place
+from sidecar.kafka.client.commands import ANY_ROUTER
+from sidecar.kafka.doubts import ending
 
 COUNT = click.IntRange(min=1)
 _SCRIPT = "kafka-acls"
@@ -59,7 +59,7 @@ def check_command(
         else:
             _print_acls(config, ANY_ROUTER if principal is None else principal, jobs, as_json=as_json)
         return
-    from sidecar.asking import checking  # noqa: PLC0415 - no completion waits for it
+    from sidecar.operations.asking import checking  # noqa: PLC0415 - no completion waits for it
 
     findings = checking.report(config)
     if as_json:
@@ -100,7 +100,7 @@ def init_command(
         click.echo(f"note: this is now a command of its own: delay-router start-over {place}", err=True)
         _start_over(config_file, place, yes=yes, as_json=as_json)
         return
-    from sidecar.asking import checking  # noqa: PLC0415 - no completion waits for it
+    from sidecar.operations.asking import checking  # noqa: PLC0415 - no completion waits for it
 
     config = load(config_file)
     config.require_delay_topics()

@@ -1,5 +1,5 @@
 """One valid configuration, from a TOML file and the environment.
 
-May import: no other room of :mod:`sidecar`. Begin with :mod:`sidecar.config.model`. :mod:`sidecar.config.sources` reads
-the values; :mod:`sidecar.config.reference` makes the output of ``delay-router config``.
+Begin with :mod:`sidecar.config.model`. :mod:`sidecar.config.sources` reads the values; :mod:`sidecar.config.reference`
+makes the output of ``delay-router config``.
 """

@@ -4,5 +4,5 @@ A listener bounds connections, headers and time (:mod:`sidecar.http.server`, :mo
 add a rate for each client (:mod:`sidecar.http.probes`). The guard of the admin API checks Host, token, role, pace and
 body, and gives every refusal its form (:mod:`sidecar.http.guard`); :mod:`sidecar.http.api` gives the reasons.
 
-May import: ``config``. Start at :mod:`sidecar.http.server`.
+Start at :mod:`sidecar.http.server`.
 """

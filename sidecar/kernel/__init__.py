@@ -1,15 +1,15 @@
 """Optional native code for the work on every record; without it the router does the same in Python, more slowly.
 
-May import: ``kafka``. Begin with :mod:`sidecar.kernel.choice`, which decides whether a process uses the kernel.
-``_fetching.pyx`` reads a partition, ``_deciding.pyx`` decides its records, ``_release.pyx`` writes released records,
-``_segments.pyx`` decodes segments and splits them into rows, ``_runs.pyx`` puts rows in order, and ``_rows.pyx`` joins
-rows into segments; ``hatch_build.py`` compiles them. Jobs on Spark find :mod:`sidecar.kernel.jobs` by an entry point,
-and decide the records that they read with ``_columns.pyx``.
+Begin with :mod:`sidecar.kernel.choice`, which decides whether a process uses the kernel. ``_fetching.pyx`` reads a
+partition, ``_deciding.pyx`` decides its records, ``_release.pyx`` writes released records, ``_segments.pyx`` decodes
+segments and splits them into rows, ``_runs.pyx`` puts rows in order, and ``_rows.pyx`` joins rows into segments;
+``hatch_build.py`` compiles them. Jobs on Spark find :mod:`sidecar.kernel.jobs` by an entry point, and decide the
+records that they read with ``_columns.pyx``.
 
 Python is the definition. A native function does the same, or stops in front of the first record that is not of the
 common form and leaves it to Python: errors, refusals and everything rare stay in one place. The kernel is used only
-with versions of confluent-kafka whose layout is tested (``KNOWN`` in :mod:`sidecar.kafka.librdkafka`). It uses the
-existing client, which keeps configuration, security, transactions and callbacks.
+with versions of confluent-kafka whose layout is tested (``KNOWN`` in :mod:`sidecar.kafka.client.librdkafka`). It uses
+the existing client, which keeps configuration, security, transactions and callbacks.
 
 Decisions, with the rejected alternatives
 -----------------------------------------

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=False, cdivision=True
-"""Decides and packs records of the common form: the compiled half of ``sidecar.intake.deciding``.
+"""Decides and packs records of the common form: the compiled half of ``sidecar.engine.intake.deciding``.
 
 A record of the common form has a timestamp, at most one header of each control role, times in one of the notations
 below, at most one target, and no header that cancels, moves or recurs. The kernel asks Python for the meaning of each
@@ -43,7 +43,7 @@ cdef enum:
     AT_ONCE = 0
     BY_KEY = -1
     NO_EXPIRY = -1
-    # As in sidecar.payload.records and sidecar.intake.deciding.
+    # As in sidecar.engine.payload.records and sidecar.engine.intake.deciding.
     RESIDENT_OVERHEAD_BYTES = 500
     HEADER_OVERHEAD_BYTES = 120
     PACKED_OVERHEAD_BYTES = 300

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=False
-"""Writes released records without the lock of the interpreter: the compiled half of ``sidecar.release.writer``.
+"""Writes released records without the lock of the interpreter: the compiled half of ``sidecar.kafka.writing.writer``.
 
 It makes two passes over a few hundred records at a time. The first pass holds the lock: it takes each record apart and
 notes the place of its bytes, or stops at the first record that is not of the common form. The second pass does not hold
@@ -104,7 +104,7 @@ cdef Py_ssize_t _decimal(char *place, int64_t number) noexcept nogil:
 
 
 cdef int64_t _timestamp(int mode, int64_t due_ms, int64_t source_ms) noexcept:
-    """Return the timestamp of a released record, as ``sidecar.release.writer`` does; 0 means the time of writing."""
+    """Return the timestamp of a released record, as ``sidecar.kafka.writing.writer`` does; 0 means the time of writing."""
     if mode == MODE_RELEASE:
         return 0
     if mode == MODE_DUE and due_ms:

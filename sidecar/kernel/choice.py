@@ -12,7 +12,7 @@ from index.names import hash_of
 from index.record import Record
 from index.rules import Rules
 from index.schedule import KEEP_KEY, Schedule
-from sidecar.kafka import librdkafka
+from sidecar.kafka.client import librdkafka
 from sidecar.kernel.common_form import CommonForm
 from snapshots.codec import PYTHON_CODEC, SegmentCodec
 from snapshots.rows import RowPacker

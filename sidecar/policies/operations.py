@@ -7,8 +7,9 @@ starts later. No operation waits until a partition follows: the status of the pa
   bounded. Only a late record (its due time is at or before the watermark) holds up the cursor. After 10,000 offsets
   behind the cursor, or a quarter of the memory for payload, the intake waits. The delay topic keeps later records by
   its retention.
-* A pause of a target: records for the target are held back, within the bounds of :mod:`sidecar.release.gate`, and
-  records for other targets pass. The pause of a delay topic holds for all its targets, under any policy of a target.
+* A pause of a target: records for the target are held back, within the bounds of :mod:`sidecar.engine.release.gate`,
+  and records for other targets pass. The pause of a delay topic holds for all its targets, under any policy of a
+  target.
 * The drain of a delay topic, before maintenance: each of its partitions takes no record in any more, commits, and seals
   the records in memory. Then its worker gives it up: no producer, no consumer and no open transaction is left. The next
   owner finds all records in buckets.
@@ -28,7 +29,7 @@ from index.errors import ConfigError
 from sidecar import clock
 from sidecar.config.model import Config
 from sidecar.config.units import format_instant
-from sidecar.kafka.admin import topic_facts
+from sidecar.kafka.client.admin import topic_facts
 from sidecar.policies.origin import NOBODY, Origin
 from sidecar.policies.policy import (
     MAX_POLICY_BYTES,

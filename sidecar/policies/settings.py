@@ -2,9 +2,9 @@
 
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
+from sidecar.engine.ownership.settings import TopicSettings
 from sidecar.policies.pauses import next_end_ms
 from sidecar.policies.table import Policies, PolicyTable, settings_of
-from sidecar.settings import TopicSettings
 
 
 class PolicySettings:

@@ -21,7 +21,7 @@ key                  on pending records
 ``tick``             from now on the new pace
 ``placement``        none until they are sealed, or merged, the next time
 ``paused``           none leaves until the pause ends; then all due records leave at once, in order
-                     (the gate holds records for a paused target, see :mod:`sidecar.release.gate`)
+                     (the gate holds records for a paused target, see :mod:`sidecar.engine.release.gate`)
 ``drained``          the same, and no partition is served until the drain ends
 rates                from now on the new rates, also for held records
 ===================  ===================================================================================
@@ -29,7 +29,7 @@ rates                from now on the new rates, also for held records
 Keys that decide a record when it is indexed (``enabled``, ``when_disabled``, ``max_delay``, ``default_target``,
 ``allowed_targets``, ``delay``, ``spread``, ``require_time``, ``unknown_headers``) must decide the same when it is
 indexed again. So each change of them starts a rule epoch in every partition concerned
-(:mod:`sidecar.partition.rule_changes`). The other keys apply at the time of a release.
+(:mod:`sidecar.engine.ownership.rule_changes`). The other keys apply at the time of a release.
 
 Rejected: policies for a pair of delay topic and target. No system that was looked at has them, and the needs of the
 consumers of a target do not depend on the delay topic of its records.
@@ -44,6 +44,9 @@ from index.rules import TargetRule
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.config.units import format_duration
+from sidecar.engine.ownership.settings import TopicSettings
+from sidecar.engine.release.expiry import Expiry
+from sidecar.engine.release.rates import TargetLimit
 from sidecar.policies.origin import Change
 from sidecar.policies.pauses import in_force, why_paused
 from sidecar.policies.policy import (
@@ -57,9 +60,6 @@ from sidecar.policies.policy import (
     target_scope,
     topic_scope,
 )
-from sidecar.release.expiry import Expiry
-from sidecar.release.rates import TargetLimit
-from sidecar.settings import TopicSettings
 
 CONFIGURATION: Final = "configuration"
 

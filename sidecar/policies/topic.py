@@ -15,10 +15,10 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from index.errors import ConfigError, FormatError
 from sidecar.config.model import Config
-from sidecar.kafka import clients
-from sidecar.kafka.admin import MISSING
-from sidecar.kafka.errors import error_of
-from sidecar.kafka.scan import NO_END, PartitionScan, Why, learn_leaders, range_of
+from sidecar.kafka.client import clients
+from sidecar.kafka.client.admin import MISSING
+from sidecar.kafka.client.errors import error_of
+from sidecar.kafka.reading.scan import NO_END, PartitionScan, Why, learn_leaders, range_of
 from sidecar.policies.origin import NOBODY, Change, Origin, origin_of, remembered
 from sidecar.policies.policy import Policy, Scope, ScopeKind, decode, encode, scope_of
 from sidecar.policies.table import NO_POLICIES, PolicyTable, refuse_impossible, with_policy, without_reading

@@ -22,10 +22,10 @@ from prometheus_client import CollectorRegistry, Gauge
 from index.errors import RefusedError
 from sidecar import clock
 from sidecar.config.model import Config
-from sidecar.kafka.admin import Denied, topic_facts
-from sidecar.kafka.commands import acl_command
-from sidecar.kafka.errors import text_of
-from sidecar.kafka.following import TopicFollower
+from sidecar.kafka.client.admin import Denied, topic_facts
+from sidecar.kafka.client.commands import acl_command
+from sidecar.kafka.client.errors import text_of
+from sidecar.kafka.reading.following import TopicFollower
 from sidecar.metrics import PREFIX
 from sidecar.policies.origin import NOBODY, Origin
 from sidecar.policies.policy import Scope

@@ -1,5 +1,5 @@
-"""One router process: its workers, its probes, and the delay topics that it serves.
+"""One router process: its workers, its health, its memory, and the delay topics that it serves.
 
-May import: ``partition``, ``topics``, ``kafka``, ``config``. Begin with
-:mod:`sidecar.process.workers`; everything is connected in :mod:`sidecar.app`.
+Begin with :mod:`sidecar.process.workers`; :mod:`sidecar.process.host` has the thread of one partition, and everything
+is connected in :mod:`sidecar.app`.
 """

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from sidecar.clock import Clock
-from sidecar.kafka.errors import error_of, is_unanswered
+from sidecar.kafka.client.errors import error_of, is_unanswered
 
 EVERY_S: Final = 0.5
 WITHIN_S: Final = 2.5

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry
 
-from sidecar.partition.status import PartitionStatus
+from sidecar.engine.ownership.status import PartitionStatus
 
 MEMBER_SILENT_AFTER_S = 120.0
 """The group member's loop turns every half second, and a revocation may hold it for 20 s; far beyond that it hangs."""

@@ -1,6 +1,6 @@
 """Returns the memory of sealed or merged records to the system.
 
-Records that wait to be sealed, or are being merged, lie in columns (:mod:`sidecar.payload.packed_run`) of some
+Records that wait to be sealed, or are being merged, lie in columns (:mod:`sidecar.engine.payload.packed_run`) of some
 kilobytes to a megabyte, each freed as a whole. An allocator keeps all memory below the last piece in use, even a small
 piece; glibc's allocator returns all free pages on request. For a hundred MiB that takes 5 to 12 ms, without the lock of
 the interpreter; a thread that allocates may wait for as long.

@@ -8,8 +8,8 @@ from itertools import accumulate
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from sidecar.engine.ownership.status import BOUND_NAMES, PartitionState, PartitionStatus
 from sidecar.metrics import PREFIX
-from sidecar.partition.status import BOUND_NAMES, PartitionState, PartitionStatus
 
 
 class PartitionCollector(Collector):

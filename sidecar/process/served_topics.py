@@ -10,13 +10,13 @@ import structlog
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from sidecar.cluster.topics import check
+from sidecar.cluster.topics.findings import Finding, Level
 from sidecar.config.model import Config
-from sidecar.kafka.admin import Described
-from sidecar.kafka.errors import error_of
+from sidecar.kafka.client.admin import Described
+from sidecar.kafka.client.errors import error_of
 from sidecar.logs.events import Trouble
 from sidecar.process.health import ProcessHealth
-from sidecar.topics import check
-from sidecar.topics.findings import Finding, Level
 
 FIRST_RETRY_S = 0.5
 LONGEST_RETRY_S = 10.0

@@ -13,7 +13,7 @@ import threading
 import structlog
 from confluent_kafka import KafkaException
 
-from sidecar.kafka.errors import error_of
+from sidecar.kafka.client.errors import error_of
 from sidecar.process.served_topics import UsableTopics
 from sidecar.process.workers import Workers
 

@@ -4,16 +4,16 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sidecar.kafka.admin import Described, TopicFacts
-from sidecar.kafka.membership import Partition
-from sidecar.partition.shared import Shared
-from sidecar.partition.status import PartitionStatus
-from sidecar.partition.worker import Worker
+from sidecar.cluster.topics.retention import retention_of
+from sidecar.engine.ownership.status import PartitionStatus
+from sidecar.kafka.client.admin import Described, TopicFacts
+from sidecar.kafka.client.membership import Partition
 from sidecar.process.garbage import GarbageCollection
 from sidecar.process.health import ProcessHealth
 from sidecar.process.heap import HeapTrim
+from sidecar.process.host.shared import Shared
+from sidecar.process.host.worker import Worker
 from sidecar.process.served_topics import UsableTopics
-from sidecar.topics.retention import retention_of
 
 STOP_WITHIN_S = 20.0
 """Time for all workers together to stop. With leaving the group it stays below the 30 s that Kubernetes gives."""

@@ -9,6 +9,5 @@ ones into a bounded queue (:mod:`sidecar.tracing.releases`); a thread of the pro
 do not fit are dropped, and the log says so. The extra ``tracing`` brings the SDK, which is loaded only with
 ``router.tracing``.
 
-May import: ``payload`` and ``config``. Begin with :mod:`sidecar.tracing.releases`; only :mod:`sidecar.tracing.spans`
-knows OpenTelemetry.
+Begin with :mod:`sidecar.tracing.releases`; only :mod:`sidecar.tracing.spans` knows OpenTelemetry.
 """

@@ -11,8 +11,8 @@ import structlog
 from index.headers import Headers
 from index.pending import Entry
 from index.schedule import AT_ONCE
+from sidecar.engine.payload.records import Scheduled
 from sidecar.logs.events import Trouble
-from sidecar.payload.records import Scheduled
 
 EXAMINED_RECORDS: Final = 2_000
 """Most records of a transaction that a worker examines, which takes it about a millisecond."""

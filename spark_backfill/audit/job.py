@@ -2,7 +2,7 @@
 
 The router is not asked. Beside constants (names of headers, units of aliases) and the configuration, the audit uses
 none of its code: due times, targets and digests are computed again, in :mod:`spark_backfill.audit.protocol`. ``python
--m sidecar.audit`` does the same in one process, without aliases.
+-m sidecar.dev.audit`` does the same in one process, without aliases.
 
 First the scope is pinned (:mod:`spark_backfill.audit.scope`). Every record becomes a narrow row
 (:mod:`spark_backfill.audit.facts`), rows meet by the place of the sent record (:mod:`spark_backfill.audit.verdicts`),

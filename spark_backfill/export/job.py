@@ -1,7 +1,7 @@
 """``export``: writes the pending records of a delay topic, as of one moment, as a table.
 
 1. An *intent* keeps routers from trimming segments; no later state needs the segments that they had decided to trim
-   before (``sidecar/buckets/trimming.py``).
+   before (``sidecar/engine/buckets/trimming.py``).
 2. A moment of each partition is found, and its state read (:mod:`spark_backfill.export.moment`).
 3. Spark reads segments and log, decides, and writes the table; the driver has states, and no records but held ones.
 

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 
 from index.errors import DelayRouterError
-from sidecar.local_kafka import BENCH_JVM, KafkaUnavailable, cluster
+from sidecar.dev.local_kafka import BENCH_JVM, KafkaUnavailable, cluster
 from tests.bench import kernels, machine, table
 from tests.bench.burst import burst
 from tests.bench.ceiling import ceiling, raw_consume, warm_up

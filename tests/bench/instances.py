@@ -14,8 +14,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, Message, Producer
 
 from index.errors import DelayRouterError
-from sidecar.demo.router import RouterProcess
-from sidecar.local_kafka.reaper import Reaper
+from sidecar.dev.demo.router import RouterProcess
+from sidecar.dev.local_kafka.reaper import Reaper
 from sidecar.policies.policy import Policy, Scope, encode
 from tests.bench import router, workload
 from tests.bench.results import BenchmarkFailed

@@ -24,17 +24,17 @@ from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.schedule import KEEP_KEY, Schedule
 from sidecar.config.delay_topic import DelayTopicConfig
-from sidecar.intake.decided import Decided
-from sidecar.intake.deciding import Deciding
-from sidecar.intake.fetching import Connects, Fetching
-from sidecar.intake.read_ahead import FETCH_RECORDS, WAIT_S
-from sidecar.intake.tails import Fetch
+from sidecar.engine.intake.decided import Decided
+from sidecar.engine.intake.deciding import Deciding
+from sidecar.engine.payload.records import Scheduled
+from sidecar.engine.release.transaction import Transaction
+from sidecar.kafka.reading.fetching import Connects, Fetching
+from sidecar.kafka.reading.tails import Fetch
+from sidecar.kafka.writing.writer import PartitionWriter
 from sidecar.kernel.choice import PYTHON, Kernel
 from sidecar.kernel.jobs import KERNEL
-from sidecar.payload.budget import PayloadBudget
-from sidecar.payload.records import Scheduled
-from sidecar.release.transaction import Transaction
-from sidecar.release.writer import PartitionWriter
+from sidecar.process.host.budget import PayloadBudget
+from sidecar.process.host.read_ahead import FETCH_RECORDS, WAIT_S
 from snapshots.rows import RowPacker
 from spark_backfill import kernel as spark_kernel
 from spark_backfill.buckets.decisions import decisions, milliseconds

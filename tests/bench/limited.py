@@ -23,7 +23,7 @@ CALM_PER_S: Final = 500
 FLOOD_PER_S: Final = 2_000
 LIMIT_PER_S: Final = 500
 BURST_S: Final = 0.25
-"""The largest burst to a target, in seconds of its rate (:mod:`sidecar.release.rates`)."""
+"""The largest burst to a target, in seconds of its rate (:mod:`sidecar.engine.release.rates`)."""
 
 CYCLES: Final = 2
 DRAIN_MS: Final = 3_000

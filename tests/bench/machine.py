@@ -9,7 +9,7 @@ from typing import Final
 import psutil
 from confluent_kafka import libversion
 
-from sidecar.local_kafka.maven import kafka_version
+from sidecar.dev.local_kafka.maven import kafka_version
 
 CORES: Final = 2
 """The figures of the design are for two cores with the broker on them."""

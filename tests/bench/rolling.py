@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import Final, NamedTuple, Self
 
-from sidecar.audit import AuditReport, audit
-from sidecar.demo.router import RouterProcess
+from sidecar.dev.audit import AuditReport, audit
+from sidecar.dev.demo.router import RouterProcess
 from tests.bench import instances, workload
 from tests.bench.context import Context
 from tests.bench.instances import Group

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 
 from index.errors import DelayRouterError
-from sidecar.local_kafka import BENCH_JVM, KafkaUnavailable, cluster
+from sidecar.dev.local_kafka import BENCH_JVM, KafkaUnavailable, cluster
 from tests.bench import adoption, child, machine, router, scatter, spark_audit, table, workload
 from tests.bench.ceiling import raw_consume
 from tests.bench.context import FULL, Context

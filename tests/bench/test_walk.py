@@ -5,7 +5,11 @@ from tests.bench.walk import Walk, room_of
 WALK = Walk(
     "deliver-at",
     {
-        "worker": ["index/rules.py:Rules.decide", "sidecar/release/gate.py:Gate.hold", "sidecar/release/plan.py:Plan"],
+        "worker": [
+            "index/rules.py:Rules.decide",
+            "sidecar/engine/release/gate.py:Gate.hold",
+            "sidecar/engine/release/plan.py:Plan",
+        ],
         "intake": ["sidecar/clock.py:Clock.now_ms", "index/rules.py:Rules.decide"],
         "page": ["sidecar/http/server.py:idle"],
     },
@@ -16,7 +20,7 @@ def test_a_walk_without_the_calls_of_an_idle_second() -> None:
     walk = WALK.without({"sidecar/http/server.py:idle"})
     assert walk.calls.keys() == {"worker", "intake"}
     assert len(walk.functions) == 4
-    assert walk.rooms == {"index", "sidecar/release", "sidecar/clock.py"}
+    assert walk.rooms == {"index", "sidecar/engine/release", "sidecar/clock.py"}
     assert walk.moves == 2
 
 

@@ -21,11 +21,11 @@ from index.pending import Entry
 from index.progress import BEFORE_ALL
 from index.run import NOTHING_WAITS, Runs
 from index.unsealed import Unsealed
-from sidecar.buckets.sealing import Sealing, stored_sizes
+from sidecar.engine.buckets.sealing import Sealing, stored_sizes
+from sidecar.engine.limits import LIMITS
+from sidecar.engine.payload.packed_run import packed_runs
+from sidecar.engine.payload.records import Payload, packed
 from sidecar.kernel.choice import Kernel
-from sidecar.limits import LIMITS
-from sidecar.payload.packed_run import packed_runs
-from sidecar.payload.records import Payload, packed
 from sidecar.process.heap import glibc_trim
 from snapshots.rows import RowPacker
 

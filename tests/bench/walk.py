@@ -19,8 +19,8 @@ from confluent_kafka import Consumer, TopicPartition
 from rich.console import Console
 from rich.table import Table
 
-from sidecar.demo.router import RouterProcess
-from sidecar.local_kafka import BENCH_JVM, cluster
+from sidecar.dev.demo.router import RouterProcess
+from sidecar.dev.local_kafka import BENCH_JVM, cluster
 from tests.bench import machine, router, workload
 from tests.bench.released import CONSUMER
 from tests.bench.results import BenchmarkFailed
@@ -75,8 +75,8 @@ class Walk(NamedTuple):
 def room_of(call: str) -> str:
     """Name the room of a function or file.
 
-    >>> room_of("sidecar/release/gate.py:Gate.hold"), room_of("sidecar/clock.py"), room_of("index/rules.py")
-    ('sidecar/release', 'sidecar/clock.py', 'index')
+    >>> room_of("sidecar/engine/release/gate.py:Gate.hold"), room_of("sidecar/clock.py"), room_of("index/rules.py")
+    ('sidecar/engine/release', 'sidecar/clock.py', 'index')
     """
     parts = call.partition(":")[0].split("/")
     return parts[0] if parts[0] != "sidecar" else "/".join(parts[:2])

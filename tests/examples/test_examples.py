@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar import local_kafka
-from sidecar.local_kafka import maven
+from sidecar.dev import local_kafka
+from sidecar.dev.local_kafka import maven
 from tests.integration.scenario import Stage, header, now_ms
 from tests.support import kafka_tools
 

@@ -18,7 +18,7 @@ from index.receipts import receipt_of, receipt_record
 from index.recurring import Occurrence
 from index.released_headers import series_headers
 from index.schedule import Action, Control
-from sidecar.audit import Record
+from sidecar.dev.audit import Record
 from snapshots.ending import Ending
 from snapshots.state import PROGRESS_KEY, StoredState, encode_progress, fold_state
 from tests.integration.scenario import Header, Stage, now_ms, wait_until

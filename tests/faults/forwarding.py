@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from confluent_kafka import Producer
 
-from sidecar.audit import AuditReport, Record, join
-from sidecar.kafka.admin import log_range, uncommitted_end
+from sidecar.dev.audit import AuditReport, Record, join
+from sidecar.kafka.client.admin import log_range, uncommitted_end
 from tests.faults.streams import FORWARDED
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import TIMEOUT_S, Header, Stage, now_ms, wait_until

@@ -11,8 +11,8 @@ from tests.integration.scenario import Stage, now_ms
 _KILLED: Final = """
 import os, signal, sys
 from sidecar.cli.program import main
-from sidecar.kafka import transactions
-from sidecar.rejected import producer
+from sidecar.kafka.writing import transactions
+from sidecar.operations.rejected import producer
 made = producer.Producer
 def patient(settings, **options):
     return made({**settings, "transaction.timeout.ms": 300_000}, **options)

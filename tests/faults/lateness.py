@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from sidecar.audit import Record
+from sidecar.dev.audit import Record
 from tests.integration.scenario import header
 
 LOW_MS = 250

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from index.control_headers import CANCEL, MOVE
 from index.headers import SERIES
-from sidecar.audit import Record
+from sidecar.dev.audit import Record
 from tests.integration.scenario import Header, Load, Stage, header
 
 A_SECOND: Final = 100

@@ -9,10 +9,10 @@ from typing import Any
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
-from sidecar import local_kafka
-from sidecar.audit import AuditReport
-from sidecar.kafka.admin import log_range, uncommitted_end
-from sidecar.local_kafka.settings import HOST, PORTS_BESIDE, free_ports
+from sidecar.dev import local_kafka
+from sidecar.dev.audit import AuditReport
+from sidecar.dev.local_kafka.settings import HOST, PORTS_BESIDE, free_ports
+from sidecar.kafka.client.admin import log_range, uncommitted_end
 from tests.faults.proxy import ApiKey, Proxy
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import TIMEOUT_S, Stage, wait_until

@@ -8,8 +8,8 @@ from typing import Final, Self
 
 import pytest
 
-from sidecar.local_kafka import maven
-from sidecar.local_kafka.errors import KafkaUnavailable
+from sidecar.dev.local_kafka import maven
+from sidecar.dev.local_kafka.errors import KafkaUnavailable
 from tests.integration.scenario import Stage
 from tests.support import java_programs
 

@@ -6,7 +6,7 @@ import pytest
 
 from index.control_headers import CANCEL, MOVE
 from sidecar import failpoints
-from sidecar.kafka.admin import log_range
+from sidecar.kafka.client.admin import log_range
 from tests.faults.named_load import NAMES, RECURRING, NamedLoad, check_receipts
 from tests.faults.stage import SMALL_BUCKETS, FaultStage, settled
 from tests.integration.backfills import BackfillJob, with_backfill_topic

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sidecar import local_kafka
 from sidecar.config.model import Config, load
-from sidecar.partition.status import PartitionState
+from sidecar.dev import local_kafka
+from sidecar.engine.ownership.status import PartitionState
 from tests.integration.one_worker import one_worker
 from tests.integration.scenario import Stage, wait_until
 

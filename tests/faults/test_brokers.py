@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from sidecar.local_kafka import Node
+from sidecar.dev.local_kafka import Node
 from tests.faults.stage import SMALL_BUCKETS, FaultStage, Proxied, settled
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Load

@@ -15,10 +15,11 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from index.errors import DelayRouterError
-from sidecar import failpoints, local_kafka
+from sidecar import failpoints
 from sidecar.config.model import load
-from sidecar.doubts.ending import EndTransaction
-from sidecar.kafka.admin import Told, connect, log_range, offsets, uncommitted_end
+from sidecar.dev import local_kafka
+from sidecar.kafka.client.admin import Told, connect, log_range, offsets, uncommitted_end
+from sidecar.kafka.doubts.ending import EndTransaction
 from tests.faults.forgotten import UNVERIFIED, ForgottenProducer, Scene
 from tests.integration.readiness import partitions
 from tests.integration.router_process import RouterProcess

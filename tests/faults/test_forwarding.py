@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 
-from sidecar import local_kafka
+from sidecar.dev import local_kafka
 from tests.conftest import StartCluster
 from tests.faults.forwarding import (
     READY_WITHIN_S,

@@ -7,10 +7,10 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from sidecar.audit import Record
 from sidecar.config.model import load
-from sidecar.kafka.admin import TopicFacts, connect, topic_facts
-from sidecar.local_kafka import Node
+from sidecar.dev.audit import Record
+from sidecar.dev.local_kafka import Node
+from sidecar.kafka.client.admin import TopicFacts, connect, topic_facts
 from tests.faults.stage import FaultStage, Proxied, settled
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, TIMEOUT_S, Header, Stage, now_ms, wait_until

@@ -18,8 +18,8 @@ from confluent_kafka import KafkaException
 
 from index.errors import DelayRouterError
 from sidecar.config.model import load
-from sidecar.doubts.ending import EndTransaction
-from sidecar.kafka.admin import connect
+from sidecar.kafka.client.admin import connect
+from sidecar.kafka.doubts.ending import EndTransaction
 from tests.conftest import StartCluster
 from tests.faults.stage import SMALL_BUCKETS
 from tests.integration.router_process import RouterProcess

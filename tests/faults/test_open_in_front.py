@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pytest
 
-from sidecar import local_kafka
-from sidecar.audit import ranges, read
+from sidecar.dev import local_kafka
+from sidecar.dev.audit import ranges, read
 from tests.faults.forwarding import NEVER, Application, hidden, restarted
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Stage, wait_until

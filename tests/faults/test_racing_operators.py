@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from sidecar.config import model as configuration
-from sidecar.kafka import admin as cluster
+from sidecar.kafka.client import admin as cluster
 from sidecar.policies.operations import Operations
 from sidecar.policies.policy import topic_scope
 from sidecar.policies.topic import PoliciesOnDemand

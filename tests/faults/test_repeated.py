@@ -15,7 +15,7 @@ from random import Random
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from sidecar.kafka.connections import ConnectionLostError, RenewableProducer
+from sidecar.kafka.client.connections import ConnectionLostError, RenewableProducer
 from tests.faults.proxy import ApiKey, Moment, Proxy
 from tests.faults.stage import FaultStage, Proxied, settled
 from tests.integration.router_process import RouterProcess

@@ -7,8 +7,8 @@ from confluent_kafka.admin import AdminClient
 from prometheus_client import CollectorRegistry
 
 from sidecar.config.model import Config
+from sidecar.engine.ownership.status import PartitionState, PartitionStatus
 from sidecar.metrics import DroppedLines, Metrics
-from sidecar.partition.status import PartitionState, PartitionStatus
 from sidecar.policies.policy import DEFAULT, Policy
 from sidecar.policies.table import PolicyTable
 from sidecar.policies.watch import PolicyWatch

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import yaml
 
+from sidecar.cluster.rights import acls
+from sidecar.cluster.rights.strimzi import API_VERSION, kafka_user
+from sidecar.cluster.topics import topics
+from sidecar.cluster.topics.status_topic import wanted_status
+from sidecar.cluster.topics.topics import WantedTopic
 from sidecar.config.model import Config
-from sidecar.kafka.admin import TopicFacts
-from sidecar.rights import acls
-from sidecar.rights.strimzi import API_VERSION, kafka_user
-from sidecar.topics import topics
-from sidecar.topics.status_topic import wanted_status
-from sidecar.topics.topics import WantedTopic
+from sidecar.kafka.client.admin import TopicFacts
 from tests.helm import chart
 
 FILE: Final = chart.CHART / "ci" / "strimzi.yaml"

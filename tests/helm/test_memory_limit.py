@@ -2,10 +2,10 @@
 
 import yaml
 
-from sidecar.asking.container_memory import MIB, finding
+from sidecar.cluster.topics.findings import Level
 from sidecar.config.model import Config
-from sidecar.kafka.admin import TopicFacts
-from sidecar.topics.findings import Level
+from sidecar.kafka.client.admin import TopicFacts
+from sidecar.operations.asking.container_memory import MIB, finding
 from tests.helm.chart import CHART
 
 PARTITIONS = 40

@@ -11,8 +11,8 @@ from typing import Any, Final
 import pytest
 
 import sidecar
-from sidecar import local_kafka
-from sidecar.demo.router import config_text, free_port
+from sidecar.dev import local_kafka
+from sidecar.dev.demo.router import config_text, free_port
 from tests.image import engine
 from tests.image.engine import docker
 from tests.integration.scenario import Stage, now_ms, wait_until

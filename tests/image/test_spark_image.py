@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from sidecar import local_kafka
+from sidecar.dev import local_kafka
 from spark_backfill.jars import CONNECTOR, connector_jars
 from tests.image import engine
 from tests.image.engine import docker

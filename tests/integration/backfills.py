@@ -17,7 +17,7 @@ from index.record import Record
 from index.rules import Rules
 from index.schedule import AT_ONCE, Schedule
 from sidecar.config.model import load
-from sidecar.kafka.admin import connect, topic_id
+from sidecar.kafka.client.admin import connect, topic_id
 from snapshots.id_pages import IdPageWriter, encode_pages
 from snapshots.segment import StoredEntry
 from snapshots.staged import (

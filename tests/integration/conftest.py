@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar import local_kafka
+from sidecar.dev import local_kafka
 from tests.integration.scenario import Stage
 
 

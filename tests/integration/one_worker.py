@@ -8,23 +8,23 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from index.bucket import Manifest
-from sidecar.backfill.staging import Staging
-from sidecar.buckets.pool import LoaderPool
 from sidecar.clock import SystemClock
 from sidecar.config.model import Config
-from sidecar.context import PartitionContext
-from sidecar.kafka import admin as cluster
-from sidecar.kafka import clients
-from sidecar.limits import LIMITS, Limits
+from sidecar.engine.context import PartitionContext
+from sidecar.engine.limits import LIMITS, Limits
+from sidecar.engine.ownership.origin import Origin
+from sidecar.engine.ownership.takeover import read_origin
+from sidecar.engine.release.rates import RateLimits
+from sidecar.kafka.client import admin as cluster
+from sidecar.kafka.client import clients
+from sidecar.kafka.writing.target_directory import TargetDirectory
 from sidecar.metrics import Metrics
-from sidecar.partition.origin import Origin
-from sidecar.partition.shared import Shared
-from sidecar.partition.standing import KafkaStanding
-from sidecar.partition.takeover import read_origin
-from sidecar.partition.worker import Worker
-from sidecar.payload.budget import PayloadBudget
-from sidecar.release.rates import RateLimits
-from sidecar.release.target_directory import TargetDirectory
+from sidecar.process.host.budget import PayloadBudget
+from sidecar.process.host.pool import LoaderPool
+from sidecar.process.host.shared import Shared
+from sidecar.process.host.staging import Staging
+from sidecar.process.host.standing import KafkaStanding
+from sidecar.process.host.worker import Worker
 
 
 class RunningWorker(Worker):

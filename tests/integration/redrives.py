@@ -5,8 +5,8 @@ from typing import Literal
 
 _PROGRAM = """
 import os, signal, sys
-from sidecar.kafka import transactions
-from sidecar.rejected import redriving
+from sidecar.kafka.writing import transactions
+from sidecar.operations.rejected import redriving
 from sidecar.cli.program import main
 moment, at, commits, commit = sys.argv[1], int(sys.argv[2]), [0], transactions.commit
 def killed(producer):

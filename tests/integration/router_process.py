@@ -18,7 +18,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from sidecar.demo import router
+from sidecar.dev.demo import router
 
 
 class RouterProcess(router.RouterProcess):

@@ -27,10 +27,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from index.errors import RefusedError
 from index.progress import start_of
 from index.rule_history import RuleHistory
-from sidecar.audit import AuditReport, Record, audit, ranges, read
 from sidecar.config.model import Config
 from sidecar.config.units import parse_duration_ms
-from sidecar.kafka.admin import topic_id
+from sidecar.dev.audit import AuditReport, Record, audit, ranges, read
+from sidecar.kafka.client.admin import topic_id
 from snapshots.inventory import NOTHING_STORED
 from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 from tests.integration.router_process import RouterProcess

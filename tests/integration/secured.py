@@ -27,9 +27,9 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from sidecar import local_kafka
-from sidecar.local_kafka.settings import HOST, free_addresses
-from sidecar.rights.acls import Acl
+from sidecar.cluster.rights.acls import Acl
+from sidecar.dev import local_kafka
+from sidecar.dev.local_kafka.settings import HOST, free_addresses
 
 ADMIN: Final = "admin"
 ROUTER: Final = "router"

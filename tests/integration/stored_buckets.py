@@ -6,7 +6,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from index.bucket import Manifest
-from sidecar.audit import Record
+from sidecar.dev.audit import Record
 from snapshots.manifest import MANIFEST_PREFIX, decode_manifest
 from snapshots.segment import StoredEntry, decode_segment
 from snapshots.state import StoredState, fold_state

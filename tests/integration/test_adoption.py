@@ -12,10 +12,10 @@ from confluent_kafka.admin import NewTopic
 from index.bucket_rules import PlacementRule, SealRules
 from sidecar import failpoints
 from sidecar.config.model import load
-from sidecar.intake import read_ahead
-from sidecar.intake.decided import Indexed
-from sidecar.intake.intake import Intake
-from sidecar.limits import Limits
+from sidecar.engine.intake.decided import Indexed
+from sidecar.engine.intake.intake import Intake
+from sidecar.engine.limits import Limits
+from sidecar.process.host import read_ahead
 from tests.integration.backfills import BackfillJob, some_records, with_backfill_topic
 from tests.integration.one_worker import one_worker
 from tests.integration.scenario import Stage, header, wait_until
@@ -120,8 +120,8 @@ def test_a_bucket_is_adopted_while_the_router_reads_on_and_releases(
 
     monkeypatch.setattr(Intake, "fill", slowly)
     # Otherwise all records are read ahead, and indexed in one go.
-    monkeypatch.setattr("sidecar.intake.read_ahead.FETCH_RECORDS", 100)
-    monkeypatch.setattr("sidecar.intake.intake.INDEX_RECORDS", 100)
+    monkeypatch.setattr("sidecar.process.host.read_ahead.FETCH_RECORDS", 100)
+    monkeypatch.setattr("sidecar.engine.intake.intake.INDEX_RECORDS", 100)
     out = stage.target("out", 2)
     delay = with_backfill_topic(stage, stage.delay(default_target=out, seal_records=300, segment_records=100))
     stage.send_many(delay, list(some_records(rng, 8_000)))

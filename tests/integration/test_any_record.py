@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from index.unreadable import DELAY_UNREADABLE_HEADERS, MAX_HEADERS, decode_headers
-from sidecar import local_kafka
+from sidecar.dev import local_kafka
 from tests.integration.scenario import APPEND_TIME, CREATE_TIME, Stage, wait_until
 from tests.wire import Broker, RefusedByBroker, Stored, WireBatch, WireRecord, codecs
 from tests.wire.batch import TRANSACTIONAL, WireHeader

@@ -11,8 +11,9 @@ import httpx
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from sidecar import clock, local_kafka
-from sidecar.demo.router import free_port, toml
+from sidecar import clock
+from sidecar.dev import local_kafka
+from sidecar.dev.demo.router import free_port, toml
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, Stage, header, wait_until
 

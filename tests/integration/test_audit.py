@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer
 
-from sidecar import local_kafka
-from sidecar.audit import AuditError, AuditReport, audit, ranges, read
-from sidecar.audit.__main__ import main
-from sidecar.audit.record import Header
+from sidecar.dev import local_kafka
+from sidecar.dev.audit import AuditError, AuditReport, audit, ranges, read
+from sidecar.dev.audit.__main__ import main
+from sidecar.dev.audit.record import Header
 from tests.conftest import MakeTopic
 
 APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}

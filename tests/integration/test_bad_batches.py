@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from sidecar import local_kafka
+from sidecar.dev import local_kafka
 from tests.integration.scenario import Stage, header, wait_until
 from tests.wire import Broker, WireBatch, WireRecord, codecs
 from tests.wire.batch import TRANSACTIONAL

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from index.errors import ConfigError
-from sidecar import failpoints, local_kafka
+from sidecar import failpoints
+from sidecar.dev import local_kafka
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Load, Stage
 

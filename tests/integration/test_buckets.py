@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from index.bucket import Placement
-from sidecar.audit import check_order, ranges, read
+from sidecar.dev.audit import check_order, ranges, read
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import TIMEOUT_S, Header, Stage, now_ms, wait_until
 from tests.integration.stored_buckets import entries_of, manifests_ever, state

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from sidecar import local_kafka
+from sidecar.dev import local_kafka
 
 CLOSING = (
     "sent 24, released once 17, rejected 2, duplicated 0, early 0, lost 0, cancelled 1, replaced 1, moved 1, answered 2"

@@ -13,9 +13,9 @@ from typing import Final
 import httpx
 import psutil
 
-from sidecar import local_kafka
-from sidecar.demo.dev import folder
-from sidecar.demo.router import free_port
+from sidecar.dev import local_kafka
+from sidecar.dev.demo.dev import folder
+from sidecar.dev.demo.router import free_port
 from tests.support.paths import ROOT
 
 LAST_LINE: Final = "What arrives in orders, billing, orders.delay.rejected:"

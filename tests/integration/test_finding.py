@@ -5,9 +5,9 @@ from confluent_kafka.admin import NewTopic
 
 from index.errors import DelayRouterError, RefusedError
 from sidecar.config import model as configuration
-from sidecar.finding.finder import Finder
-from sidecar.finding.wanted import Place, Wanted
-from sidecar.kafka import admin as cluster
+from sidecar.kafka.client import admin as cluster
+from sidecar.operations.finding.finder import Finder
+from sidecar.operations.finding.wanted import Place, Wanted
 from tests.integration.readiness import partitions
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, Stage, wait_until

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from confluent_kafka import Producer
 
 from index.errors import ClusterError, ClusterTrouble
-from sidecar.buckets.hidden_end import AFTER_S, Edges, HiddenEnd
+from sidecar.engine.buckets.hidden_end import AFTER_S, Edges, HiddenEnd
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Stage, wait_until
 from tests.support import kafka_tools

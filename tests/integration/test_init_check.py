@@ -16,12 +16,12 @@ from confluent_kafka.admin import (
 )
 
 from index.progress import start_of
-from sidecar.kafka import clients
-from sidecar.kafka.admin import TopicFacts, log_range, topic_facts
-from sidecar.local_kafka import Cluster
+from sidecar.cluster.topics import check, start_over
+from sidecar.dev.local_kafka import Cluster
+from sidecar.kafka.client import clients
+from sidecar.kafka.client.admin import TopicFacts, log_range, topic_facts
 from sidecar.policies.policy import policy_of, target_scope
 from sidecar.policies.topic import write_policy
-from sidecar.topics import check, start_over
 from snapshots.state import PROGRESS_KEY, RULES_KEY
 from tests.integration.command import Command, command_for
 from tests.integration.one_worker import origin_of as origin_at

@@ -16,18 +16,19 @@ from confluent_kafka.admin import NewTopic
 
 from index.errors import ConfigError
 from index.survey import BOUNDS_MS
-from sidecar import clock, local_kafka
+from sidecar import clock
 from sidecar.config import model as configuration
-from sidecar.kafka import admin as cluster
+from sidecar.dev import local_kafka
+from sidecar.kafka.client import admin as cluster
 from sidecar.kernel.choice import Kernel
+from sidecar.operations.status import reports, searching
+from sidecar.operations.status.answers import Fate, LookupAnswer, PartitionAnswer
+from sidecar.operations.status.inquiries import GroupInquiries
+from sidecar.operations.status.report_reader import ReportReader
 from sidecar.policies.operations import Operations
 from sidecar.policies.policy import target_scope, topic_scope
 from sidecar.policies.table import WITHOUT_POLICIES
 from sidecar.policies.topic import PoliciesOnDemand
-from sidecar.status import reports, searching
-from sidecar.status.answers import Fate, LookupAnswer, PartitionAnswer
-from sidecar.status.inquiries import GroupInquiries
-from sidecar.status.report_reader import ReportReader
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, TIMEOUT_S, Header, Stage, now_ms, wait_until
 

@@ -10,8 +10,8 @@ import sys
 from contextlib import ExitStack
 from typing import Final
 
-from sidecar import local_kafka
-from sidecar.local_kafka.maven import VERSION_VARIABLE
+from sidecar.dev import local_kafka
+from sidecar.dev.local_kafka.maven import VERSION_VARIABLE
 from tests.support.paths import ROOT
 
 OLDER: Final = ("3.9.1", "4.0.0")

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from sidecar.audit import Record
+from sidecar.dev.audit import Record
 from tests.integration.scenario import Load, Stage, header, now_ms, wait_until
 
 KILLS = 3

@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from sidecar import local_kafka
-from sidecar.local_kafka.settings import HOST, Address, free_addresses
+from sidecar.dev import local_kafka
+from sidecar.dev.local_kafka.settings import HOST, Address, free_addresses
 from tests.conftest import MakeTopic, StartCluster
 from tests.support.topics import create_topic
 
@@ -107,8 +107,8 @@ def test_three_nodes_go_on_when_one_is_killed(kafka_factory: StartCluster) -> No
 
 _ORPHAN_MAKER = """
 import os, signal
-from sidecar import local_kafka
-from sidecar.local_kafka.settings import HOST, Address, free_addresses
+from sidecar.dev import local_kafka
+from sidecar.dev.local_kafka.settings import HOST, Address, free_addresses
 with local_kafka.cluster(own_nodes=True) as kafka:
     print(kafka.nodes[0].pid, kafka.logs_dir, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -158,7 +158,7 @@ def test_a_port_that_somebody_takes_first_is_given_up_for_another(monkeypatch: p
     with socket.create_server((HOST, free_addresses(1)[0].port)) as other:
         taken = other.getsockname()[1]
         answers = iter([(Address(1, taken, free_addresses(1)[0].port),), free_addresses(1)])
-        monkeypatch.setattr("sidecar.local_kafka.own.free_addresses", lambda nodes: next(answers))
+        monkeypatch.setattr("sidecar.dev.local_kafka.own.free_addresses", lambda nodes: next(answers))
         with local_kafka.cluster(own_nodes=True) as kafka:
             assert kafka.bootstrap != f"{HOST}:{taken}"
             assert AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=_TIMEOUT_S).brokers

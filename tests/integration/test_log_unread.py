@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from sidecar.demo.router import STOP_TIMEOUT_S
+from sidecar.dev.demo.router import STOP_TIMEOUT_S
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Load, Stage, wait_until
 

@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
+from sidecar.dev.local_kafka import Cluster
+from sidecar.engine.ownership.status import PartitionState
 from sidecar.kernel.choice import Kernel
-from sidecar.local_kafka import Cluster
-from sidecar.partition.shared import Shared
-from sidecar.partition.status import PartitionState
+from sidecar.process.host.shared import Shared
 from tests.integration import one_worker as workers
 from tests.integration.command import command_for
 from tests.integration.one_worker import RunningWorker, one_worker

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from sidecar.audit import Record
+from sidecar.dev.audit import Record
 from tests.integration.scenario import Header, Stage, header, now_ms, wait_until
 from tests.integration.stored_buckets import state
 

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka.admin import NewTopic
 
-from sidecar import local_kafka
 from sidecar.cli.program import cli
+from sidecar.dev import local_kafka
 from sidecar.kernel.choice import Kernel
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, Stage, wait_until

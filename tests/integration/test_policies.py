@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
-from sidecar import local_kafka
 from sidecar.config import model as configuration
-from sidecar.kafka import admin as cluster
+from sidecar.dev import local_kafka
+from sidecar.kafka.client import admin as cluster
 from sidecar.policies.operations import Operations
 from sidecar.policies.policy import target_scope, topic_scope
 from sidecar.policies.topic import PoliciesOnDemand

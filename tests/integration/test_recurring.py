@@ -5,7 +5,7 @@ import time
 from itertools import pairwise
 from random import Random
 
-from sidecar.audit import Record
+from sidecar.dev.audit import Record
 from tests.integration.scenario import CREATE_TIME, Header, Stage, header, now_ms, wait_until
 
 KILLS = 3

@@ -13,16 +13,16 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from sidecar.audit import Record
 from sidecar.cli.program import cli
 from sidecar.config.model import load
-from sidecar.kafka import transactions
-from sidecar.rejected import redriving
-from sidecar.rejected.counting import CodeCount
-from sidecar.rejected.log import OutOfTimeError
-from sidecar.rejected.operations import RejectedOperations
-from sidecar.rejected.producer import redriver
-from sidecar.rejected.selection import Selection
+from sidecar.dev.audit import Record
+from sidecar.kafka.writing import transactions
+from sidecar.operations.rejected import redriving
+from sidecar.operations.rejected.counting import CodeCount
+from sidecar.operations.rejected.log import OutOfTimeError
+from sidecar.operations.rejected.operations import RejectedOperations
+from sidecar.operations.rejected.producer import redriver
+from sidecar.operations.rejected.selection import Selection
 from tests.integration.redrives import redrive_call
 from tests.integration.scenario import Header, Stage, header
 

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from sidecar.audit import Record
+from sidecar.dev.audit import Record
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import CREATE_TIME, Header, Stage, header, now_ms, wait_until
 from tests.integration.serving import serving

@@ -14,7 +14,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from sidecar.audit import Record
+from sidecar.dev.audit import Record
 from tests.conftest import StartCluster
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import TIMEOUT_S, Header, Stage, header, now_ms

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.audit import Record, check_order, ranges, read
+from sidecar.dev.audit import Record, check_order, ranges, read
 from sidecar.kernel.choice import Kernel
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import CREATE_TIME, TIMEOUT_S, Header, Stage, header, now_ms

@@ -10,8 +10,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from index.bucket import Placement, SegmentRef
 from sidecar.config.retention import Retention
-from sidecar.kafka.admin import TopicFacts, topic_facts
-from sidecar.local_kafka import Cluster
+from sidecar.dev.local_kafka import Cluster
+from sidecar.kafka.client.admin import TopicFacts, topic_facts
 from tests.integration.command import Command, command_for
 from tests.integration.one_worker import one_worker, stored_manifests
 from tests.integration.scenario import wait_until
@@ -85,7 +85,7 @@ def test_snapshots_topic_may_be_trimmed_and_is_never_removed_by_age(
     ("placement", "retention_ms", "level", "message"),
     [
         ("pointer", DAY_MS, "error", "keeps 1d, but max_delay is 7d and placement is pointer"),
-        # tests/unit/sidecar/topics/test_retention.py has all other cases.
+        # tests/unit/sidecar/cluster/topics/test_retention.py has all other cases.
         ("auto", -1, "ok", "kept for ever"),
     ],
 )

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from sidecar.asking import checking
+from sidecar.cluster.rights import acls
+from sidecar.cluster.rights.acls import Acl
+from sidecar.cluster.topics import check
+from sidecar.cluster.topics.findings import Finding, Level
 from sidecar.config.model import Config, load
-from sidecar.kafka import admin
-from sidecar.limits import Limits
-from sidecar.rights import acls
-from sidecar.rights.acls import Acl
-from sidecar.topics import check
-from sidecar.topics.findings import Finding, Level
+from sidecar.engine.limits import Limits
+from sidecar.kafka.client import admin
+from sidecar.operations.asking import checking
 from tests.integration.one_worker import log_start, one_worker
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Load, Stage, wait_until

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from sidecar.kafka.admin import log_range
-from sidecar.local_kafka import Cluster
+from sidecar.dev.local_kafka import Cluster
+from sidecar.kafka.client.admin import log_range
 from tests.integration.command import Command, command_for
 from tests.support.topics import create_topic
 

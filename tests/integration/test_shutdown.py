@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from sidecar import failpoints
-from sidecar.demo.router import STOP_TIMEOUT_S
+from sidecar.dev.demo.router import STOP_TIMEOUT_S
 from tests.conftest import StartCluster
 from tests.integration.scenario import Load, Stage, wait_until
 

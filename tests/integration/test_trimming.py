@@ -8,9 +8,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from structlog.testing import capture_logs
 
-from sidecar.audit import ranges, read
-from sidecar.limits import Limits
-from sidecar.local_kafka import Cluster
+from sidecar.dev.audit import ranges, read
+from sidecar.dev.local_kafka import Cluster
+from sidecar.engine.limits import Limits
 from tests.integration.command import Command, command_for
 from tests.integration.one_worker import log_start, one_worker, remove_below, stored_manifests
 from tests.integration.scenario import wait_until

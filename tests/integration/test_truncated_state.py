@@ -6,10 +6,10 @@ from typing import Any
 
 from confluent_kafka.admin import NewTopic
 
-from sidecar.audit import Record
 from sidecar.config import model as configuration
-from sidecar.kafka import admin as cluster
-from sidecar.kafka.admin import log_range
+from sidecar.dev.audit import Record
+from sidecar.kafka.client import admin as cluster
+from sidecar.kafka.client.admin import log_range
 from sidecar.policies.operations import Operations
 from sidecar.policies.policy import target_scope
 from sidecar.policies.topic import PoliciesOnDemand

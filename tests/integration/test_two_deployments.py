@@ -7,7 +7,7 @@ import pytest
 
 from index.readers import MAX_HOPS
 from index.targets import SCHEME
-from sidecar.local_kafka import Cluster
+from sidecar.dev.local_kafka import Cluster
 from tests.integration.scenario import Stage, header, wait_until
 
 MakeStage = Callable[[str], Stage]

@@ -10,14 +10,14 @@ from typing import Final
 
 import pytest
 
-from sidecar.kafka.librdkafka import KNOWN
+from sidecar.kafka.client.librdkafka import KNOWN
 from tests.support.kernel import native_kernel
 from tests.support.paths import ROOT
 
 UNKNOWN: Final = "2.15.1"
 """A version that the kernel does not know."""
 
-TESTS: Final = ("tests/unit/sidecar/kernel", "tests/unit/sidecar/intake", "tests/unit/index/test_unreadable.py")
+TESTS: Final = ("tests/unit/sidecar/kernel", "tests/unit/sidecar/engine/intake", "tests/unit/index/test_unreadable.py")
 """The tests of code that depends on the memory layout of the client."""
 
 native_kernel()

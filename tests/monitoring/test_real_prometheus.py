@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 import yaml
 
-from sidecar import local_kafka
+from sidecar.dev import local_kafka
 from tests.helm import tools
 from tests.helm.chart import CHART
 from tests.integration.router_process import RouterProcess

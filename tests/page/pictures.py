@@ -10,11 +10,9 @@ from typing import Any, Final
 
 from index.survey import BOUNDS_MS
 from sidecar.config.model import Config
-from sidecar.finding.wanted import Wanted
 from sidecar.http.api.server import AdminApi
-from sidecar.policies.origin import Origin
-from sidecar.policies.policy import target_scope, topic_scope
-from sidecar.status.answers import (
+from sidecar.operations.finding.wanted import Wanted
+from sidecar.operations.status.answers import (
     DueRange,
     Fate,
     LookupAnswer,
@@ -25,6 +23,8 @@ from sidecar.status.answers import (
     StatusAnswer,
     TopicAnswer,
 )
+from sidecar.policies.origin import Origin
+from sidecar.policies.policy import target_scope, topic_scope
 from tests.page.browser import Browser, browser
 from tests.support.admin_api import OPERATE, FakeInquiries, FakeOperations, FakeRejected, doubles
 

@@ -16,8 +16,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 from selenium.webdriver.common.keys import Keys
 
-from sidecar import local_kafka
-from sidecar.demo.router import free_port
+from sidecar.dev import local_kafka
+from sidecar.dev.demo.router import free_port
 from tests.integration.scenario import TIMEOUT_S, Stage
 from tests.page.browser import ELSEWHERE, Browser, browser
 

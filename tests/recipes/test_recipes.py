@@ -15,12 +15,12 @@ from index.rules import Rules
 from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Schedule
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config, load
+from sidecar.dev.local_kafka import maven
+from sidecar.dev.local_kafka.errors import KafkaUnavailable
+from sidecar.engine.payload.records import Scheduled
+from sidecar.engine.release.transaction import Transaction
+from sidecar.kafka.writing.writer import PartitionWriter
 from sidecar.kernel.choice import PYTHON
-from sidecar.local_kafka import maven
-from sidecar.local_kafka.errors import KafkaUnavailable
-from sidecar.payload.records import Scheduled
-from sidecar.release.transaction import Transaction
-from sidecar.release.writer import PartitionWriter
 from tests.docs.documents import blocks
 from tests.recipes import jars
 from tests.support.kernel import native_kernel

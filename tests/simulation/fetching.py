@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from index.errors import ClusterError, ClusterTrouble
 from index.record import Record
-from sidecar.buckets.pool import MERGE_TURN_S, MERGES_AT_ONCE, SEAL_TURN_S, SEALS_AT_ONCE, Turns
-from sidecar.ports import ReadEach, Records
+from sidecar.engine.ports import ReadEach, Records
+from sidecar.process.host.pool import MERGE_TURN_S, MERGES_AT_ONCE, SEAL_TURN_S, SEALS_AT_ONCE, Turns
 from tests.simulation.checker import Violation
 from tests.simulation.world import DELAY_TOPIC, DelayLog, Faults, Produced, Store
 

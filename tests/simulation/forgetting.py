@@ -10,8 +10,8 @@ import random
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from sidecar.doubts.aside import Doubt, Doubts, Ends, doubt_of
-from sidecar.ports import Place
+from sidecar.engine.ports import Place
+from sidecar.engine.release.aside import Doubt, Doubts, Ends, doubt_of
 from tests.simulation.violation import Violation
 
 SHARE = 0.35

@@ -1,7 +1,8 @@
 """Connects the ports of an owned partition to a modelled cluster: the only parts of a router that are not real here.
 
-All decisions and the order of steps come from the shipped code: :func:`sidecar.partition.owned_partition.take_over` and
-:class:`sidecar.partition.rounds.Rounds` run on these ports.
+All decisions and the order of steps come from the shipped code:
+:func:`sidecar.engine.ownership.owned_partition.take_over` and :class:`sidecar.engine.ownership.rounds.Rounds` run on
+these ports.
 """
 
 import os
@@ -24,30 +25,30 @@ from index.retention import Kept
 from index.rule_history import RuleHistory
 from index.schedule import Reason, Rejection
 from index.series_in_log import SeriesInLog
-from sidecar.backfill.adopting import Waiting
-from sidecar.backfill.restored import kept_by_backfills
-from sidecar.buckets.hidden_end import Edges, HiddenEnd
-from sidecar.buckets.trimming import Trimming
-from sidecar.buckets.upkeep import Upkeep
 from sidecar.config.delay_topic import DelayTopicConfig
-from sidecar.context import PartitionContext
-from sidecar.doubts.aside import Doubts
-from sidecar.intake.decided import Decided
-from sidecar.intake.deciding import Deciding
-from sidecar.intake.intake import CONTROLS_FOR_S, Intake, Places
-from sidecar.intake.tails import Fetch
-from sidecar.kafka.connections import ConnectionLostError
+from sidecar.engine.buckets.hidden_end import Edges, HiddenEnd
+from sidecar.engine.buckets.trimming import Trimming
+from sidecar.engine.buckets.upkeep import Upkeep
+from sidecar.engine.context import PartitionContext
+from sidecar.engine.intake.decided import Decided
+from sidecar.engine.intake.deciding import Deciding
+from sidecar.engine.intake.intake import CONTROLS_FOR_S, Intake, Places
+from sidecar.engine.ownership.adopting import Waiting
+from sidecar.engine.ownership.origin import Origin
+from sidecar.engine.ownership.restored import kept_by_backfills
+from sidecar.engine.payload.ledger import PartitionLedger
+from sidecar.engine.payload.packed_run import packed_runs
+from sidecar.engine.ports import KNOWN_FOR_S, Stored, Target
+from sidecar.engine.release.aside import Doubts
+from sidecar.engine.release.gate import Gate
+from sidecar.engine.release.rates import RateLimits
+from sidecar.engine.release.transaction import Outcome, Refusals, Result, Transaction
+from sidecar.kafka.client.connections import ConnectionLostError
+from sidecar.kafka.reading.tails import Fetch
 from sidecar.kernel.choice import Kernel
 from sidecar.metrics import Metrics
-from sidecar.partition.origin import Origin
-from sidecar.payload.budget import PayloadBudget
-from sidecar.payload.ledger import PartitionLedger
-from sidecar.payload.packed_run import packed_runs
-from sidecar.ports import KNOWN_FOR_S, Stored, Target
-from sidecar.release.gate import Gate
-from sidecar.release.rates import RateLimits
-from sidecar.release.transaction import Outcome, Refusals, Result, Transaction
-from sidecar.series.zones import zone_of
+from sidecar.process.host.budget import PayloadBudget
+from sidecar.zones import zone_of
 from snapshots.state import StoredState, fold_state
 from tests.simulation import world
 from tests.simulation.fetching import PageReader, Pool, Reader, record_of

@@ -13,8 +13,8 @@ from index.names import hash_of
 from index.progress import Position
 from index.rules import Rules
 from index.schedule import AT_ONCE, Schedule, due_ms_of
-from sidecar.backfill.adopting import Waiting
-from sidecar.limits import Limits
+from sidecar.engine.limits import Limits
+from sidecar.engine.ownership.adopting import Waiting
 from snapshots.id_pages import IdPageWriter, encode_pages
 from snapshots.segment import StoredEntry
 from snapshots.staged import (

@@ -8,7 +8,7 @@ from unittest.mock import patch
 from sidecar import failpoints
 from tests.simulation.world import Faults
 
-OWNED = "sidecar.partition.owned_partition."
+OWNED = "sidecar.engine.ownership.owned_partition."
 """The module that puts an owned partition together."""
 
 

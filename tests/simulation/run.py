@@ -14,8 +14,8 @@ from index.progress import start_of
 from index.rule_history import RuleHistory
 from index.rules import Rules
 from sidecar.config.retention import FOREVER_MS, Retention
-from sidecar.kafka.connections import ConnectionLostError
-from sidecar.release.rates import TargetLimit
+from sidecar.engine.release.rates import TargetLimit
+from sidecar.kafka.client.connections import ConnectionLostError
 from snapshots.inventory import NOTHING_STORED
 from snapshots.staged import STAGED_PREFIX
 from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress

@@ -2,7 +2,7 @@
 
 from index.rules import Rules
 from index.transaction_size import TransactionSize
-from sidecar.partition import owned_partition, rounds
+from sidecar.engine.ownership import owned_partition, rounds
 from tests.simulation.host import Host
 from tests.simulation.settings import Surroundings
 from tests.simulation.world import Faults

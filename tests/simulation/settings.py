@@ -6,10 +6,10 @@ from index.bucket_rules import SealRules
 from index.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.retention import FOREVER_MS, Retention
-from sidecar.limits import Limits
-from sidecar.release.expiry import NEVER_EXPIRES
-from sidecar.release.rates import TargetLimit
-from sidecar.settings import TopicSettings
+from sidecar.engine.limits import Limits
+from sidecar.engine.ownership.settings import TopicSettings
+from sidecar.engine.release.expiry import NEVER_EXPIRES
+from sidecar.engine.release.rates import TargetLimit
 from tests.simulation.smaller import SMALL
 from tests.simulation.world import DelayLog, Faults, OwnClock, Store
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from sidecar.limits import Limits
+from sidecar.engine.limits import Limits
 
 SMALL: Final = Limits(
     load_lead_ms=25,

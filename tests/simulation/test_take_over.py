@@ -8,8 +8,8 @@ import pytest
 from index.bucket_rules import SealRules
 from index.errors import ClusterError, ClusterTrouble
 from index.rules import Rules
-from sidecar.partition.owned_partition import OwnedPartition, take_over
-from sidecar.release.rates import TargetLimit
+from sidecar.engine.ownership.owned_partition import OwnedPartition, take_over
+from sidecar.engine.release.rates import TargetLimit
 from tests.simulation.host import Host
 from tests.simulation.run import first_state
 from tests.simulation.settings import Surroundings

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from index.headers import Headers
 from index.record import Record
-from sidecar.ports import Place
+from sidecar.engine.ports import Place
 from snapshots.envelope import Kind
 from snapshots.series_key import COPY_KEY, decode_copy
 from snapshots.state import PROGRESS_KEY, series_key_of

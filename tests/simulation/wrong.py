@@ -23,18 +23,18 @@ from index.partition import PartitionIndex
 from index.pending import Entry
 from index.progress import Position, Progress
 from index.rule_history import RuleHistory
-from sidecar.doubts.aside import Aside
-from sidecar.intake.deciding import Deciding
-from sidecar.limits import Limits
-from sidecar.partition.owned_partition import OwnedPartition
-from sidecar.partition.rule_changes import RuleChanges
-from sidecar.partition.tail import Tail
-from sidecar.payload.ledger import PartitionLedger
-from sidecar.payload.records import Payload, Refused, Scheduled
-from sidecar.release.gate import Gate
-from sidecar.release.rates import RateLimits
-from sidecar.release.releaser import AFTER, Releaser
-from sidecar.release.transaction import Outcome, Request, adoption_in
+from sidecar.engine.intake.deciding import Deciding
+from sidecar.engine.limits import Limits
+from sidecar.engine.ownership.owned_partition import OwnedPartition
+from sidecar.engine.ownership.rule_changes import RuleChanges
+from sidecar.engine.ownership.tail import Tail
+from sidecar.engine.payload.ledger import PartitionLedger
+from sidecar.engine.payload.records import Payload, Refused, Scheduled
+from sidecar.engine.release.aside import Aside
+from sidecar.engine.release.gate import Gate
+from sidecar.engine.release.rates import RateLimits
+from sidecar.engine.release.releaser import AFTER, Releaser
+from sidecar.engine.release.transaction import Outcome, Request, adoption_in
 from snapshots.held import HeldEntry
 from tests.simulation import (
     world,
@@ -254,7 +254,7 @@ def _written_again(releaser: Releaser, attempt: Any, transaction: Any, result: A
 class BatchReused(Wrong):
     """Writes a batch again when the outcome of its transaction is unknown."""
 
-    replaces: ClassVar = {"sidecar.release.releaser.AFTER": {**AFTER, Outcome.UNKNOWN: _written_again}}
+    replaces: ClassVar = {"sidecar.engine.release.releaser.AFTER": {**AFTER, Outcome.UNKNOWN: _written_again}}
 
 
 class _RoundsDown(PartitionIndex[Payload, Refused]):
@@ -310,7 +310,7 @@ def _taken_for_committed(releaser: Releaser, attempt: Any, transaction: Any, res
 class AbortTakenForCommit(Wrong):
     """Treats a clean abort as a commit, and goes on."""
 
-    replaces: ClassVar = {"sidecar.release.releaser.AFTER": {**AFTER, Outcome.ABORTED: _taken_for_committed}}
+    replaces: ClassVar = {"sidecar.engine.release.releaser.AFTER": {**AFTER, Outcome.ABORTED: _taken_for_committed}}
 
 
 class _Trusting(SimulatedTransactions):
@@ -345,7 +345,9 @@ def _told_that_all_went_through(releaser: Releaser, attempt: Any, transaction: A
 class LeftOutTakenForCommitted(Wrong):
     """Reports a request as committed to an owner though the transaction left that request out."""
 
-    replaces: ClassVar = {"sidecar.release.releaser.AFTER": {**AFTER, Outcome.COMMITTED: _told_that_all_went_through}}
+    replaces: ClassVar = {
+        "sidecar.engine.release.releaser.AFTER": {**AFTER, Outcome.COMMITTED: _told_that_all_went_through}
+    }
 
 
 ALL: tuple[type[Wrong], ...] = (

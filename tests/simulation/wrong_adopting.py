@@ -14,13 +14,13 @@ from index.pending_set import PendingSet
 from index.progress import BEFORE_ALL, Behind, Position, Progress
 from index.record import Record
 from index.retention import Kept
-from sidecar.backfill.adopting import Adopting
-from sidecar.buckets.segments import SegmentSource
-from sidecar.buckets.trimming import Trimming
-from sidecar.payload.records import Payload, Refused
-from sidecar.ports import Records
-from sidecar.release.releaser import Releaser
-from sidecar.release.transaction import Request, Transaction
+from sidecar.engine.buckets.segments import SegmentSource
+from sidecar.engine.buckets.trimming import Trimming
+from sidecar.engine.ownership.adopting import Adopting
+from sidecar.engine.payload.records import Payload, Refused
+from sidecar.engine.ports import Records
+from sidecar.engine.release.releaser import Releaser
+from sidecar.engine.release.transaction import Request, Transaction
 from snapshots.segment import StoredEntry
 from tests.simulation.replacing import OWNED, Wrong
 from tests.simulation.wrong_buckets import _WithParts

@@ -18,11 +18,11 @@ from index.progress import BEFORE_ALL, Position, Progress
 from index.record import Record
 from index.run import ListRun
 from index.waiting import Waiting
-from sidecar.buckets.lifecycle import Housekeeping
-from sidecar.buckets.merge_reading import MergedRun, PointedRecords, PoolReads, StoredSegments
-from sidecar.buckets.trimming import Trimming
-from sidecar.payload.records import Payload, Refused
-from sidecar.release.transaction import Request
+from sidecar.engine.buckets.lifecycle import Housekeeping
+from sidecar.engine.buckets.merge_reading import MergedRun, PointedRecords, PoolReads, StoredSegments
+from sidecar.engine.buckets.trimming import Trimming
+from sidecar.engine.payload.records import Payload, Refused
+from sidecar.engine.release.transaction import Request
 from snapshots.manifest import MANIFEST_PREFIX, manifest_key
 from snapshots.rows import RowPacker
 from snapshots.segment import StoredEntry
@@ -78,7 +78,7 @@ class _PastUnread(PoolReads):
 class MergesPastUnread(Wrong):
     """Continues a merge without the segments that could not be read."""
 
-    replaces: ClassVar = {"sidecar.buckets.lifecycle.PoolReads": _PastUnread}
+    replaces: ClassVar = {"sidecar.engine.buckets.lifecycle.PoolReads": _PastUnread}
 
 
 class _ByPlace(PointedRecords):
@@ -93,7 +93,7 @@ class _ByPlace(PointedRecords):
 class InlinesByPlace(Wrong):
     """Writes the records of pointers into a segment ordered by offset, where the order is by due time."""
 
-    replaces: ClassVar = {"sidecar.buckets.merging.PointedRecords": _ByPlace}
+    replaces: ClassVar = {"sidecar.engine.buckets.merging.PointedRecords": _ByPlace}
 
 
 class _RemovesNext(Housekeeping):

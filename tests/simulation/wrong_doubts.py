@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from index.pending import Entry
-from sidecar.doubts.aside import Aside, Doubt, Doubts, doubt_of
-from sidecar.payload.records import Scheduled
-from sidecar.ports import Place
+from sidecar.engine.payload.records import Scheduled
+from sidecar.engine.ports import Place
+from sidecar.engine.release.aside import Aside, Doubt, Doubts, doubt_of
 from tests.simulation.forgetting import Brokers, Log
 from tests.simulation.replacing import OWNED, Wrong
 

@@ -7,10 +7,10 @@ from typing import ClassVar
 from index.bucket import Bucket, Manifest
 from index.id_lookup import Lookup
 from index.progress import Position
-from sidecar.buckets.ids import StoredIds, Tell
-from sidecar.buckets.lifecycle import Housekeeping
-from sidecar.buckets.merging import Merging, page_keys
-from sidecar.ports import Records
+from sidecar.engine.buckets.ids import StoredIds, Tell
+from sidecar.engine.buckets.lifecycle import Housekeeping
+from sidecar.engine.buckets.merging import Merging, page_keys
+from sidecar.engine.ports import Records
 from tests.simulation.replacing import OWNED, Wrong
 
 
@@ -28,7 +28,7 @@ def _without_pages(watermark: Position, buckets: Iterable[Bucket], being_read: C
 class PagesTrimmed(Wrong):
     """Trims the snapshots topic up to the first live segment, and ignores the pages of ids in front of it."""
 
-    replaces: ClassVar = {"sidecar.buckets.trimming.snapshots_needed_from": _without_pages}
+    replaces: ClassVar = {"sidecar.engine.buckets.trimming.snapshots_needed_from": _without_pages}
 
 
 class _ReclaimsPages(Housekeeping):
@@ -52,7 +52,7 @@ class _DropsPages(Merging):
 class MergeDropsPages(Wrong):
     """Leaves the ids of one source out of a merged bucket."""
 
-    replaces: ClassVar = {"sidecar.buckets.lifecycle.Merging": _DropsPages}
+    replaces: ClassVar = {"sidecar.engine.buckets.lifecycle.Merging": _DropsPages}
 
 
 class _TrustsDamaged(StoredIds):

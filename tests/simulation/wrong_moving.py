@@ -9,8 +9,8 @@ from index.progress import Position
 from index.receipts import Outcome, Receipt
 from index.record import Record
 from index.schedule import Schedule
-from sidecar.release.moving import Chain, Moves, Moving, Spared, chains_of
-from sidecar.release.releaser import Releaser
+from sidecar.engine.release.moving import Chain, Moves, Moving, Spared, chains_of
+from sidecar.engine.release.releaser import Releaser
 from tests.simulation.replacing import OWNED, Wrong
 
 
@@ -52,7 +52,7 @@ class ChainTorn(Wrong):
 
     replaces: ClassVar = {
         "index.entering.NamedSchedules": _TearsChains,
-        "sidecar.release.moving.chains_of": _ends_of_chains,
+        "sidecar.engine.release.moving.chains_of": _ends_of_chains,
     }
 
 
@@ -69,7 +69,7 @@ def _each_moved(receipts: Sequence[Receipt]) -> list[Chain]:
 class EachMoveWritten(Wrong):
     """Writes a moved schedule though a later control of the same transaction takes it."""
 
-    replaces: ClassVar = {"sidecar.release.moving.chains_of": _each_moved}
+    replaces: ClassVar = {"sidecar.engine.release.moving.chains_of": _each_moved}
 
 
 class _KeepsMasked(NamedSchedules):
@@ -131,7 +131,7 @@ def _without_targets(record: Record, schedule: Schedule, *rest: Any) -> Record:
 class MovedToDefault(Wrong):
     """Writes a moved schedule without its targets."""
 
-    replaces: ClassVar = {"sidecar.release.moving.moved_record": _without_targets}
+    replaces: ClassVar = {"sidecar.engine.release.moving.moved_record": _without_targets}
 
 
 def _never(_: object) -> None:
@@ -141,7 +141,7 @@ def _never(_: object) -> None:
 class SeriesNotMoved(Wrong):
     """Moves an occurrence of a series as if it were a single schedule."""
 
-    replaces: ClassVar = {"sidecar.release.moving.recurrence_of": _never}
+    replaces: ClassVar = {"sidecar.engine.release.moving.recurrence_of": _never}
 
 
 ALL: tuple[type[Wrong], ...] = (

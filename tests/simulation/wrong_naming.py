@@ -14,12 +14,12 @@ from index.progress import Position
 from index.receipts import Receipt
 from index.record import Record
 from index.transit import Transit
-from sidecar.buckets.ids import Found, StoredIds
-from sidecar.payload.ledger import PartitionLedger
-from sidecar.payload.records import Scheduled
-from sidecar.release.gate import Gate
-from sidecar.release.releaser import Releaser
-from sidecar.release.transaction import Transaction
+from sidecar.engine.buckets.ids import Found, StoredIds
+from sidecar.engine.payload.ledger import PartitionLedger
+from sidecar.engine.payload.records import Scheduled
+from sidecar.engine.release.gate import Gate
+from sidecar.engine.release.releaser import Releaser
+from sidecar.engine.release.transaction import Transaction
 from tests.simulation.replacing import OWNED, Wrong
 
 
@@ -30,7 +30,7 @@ def _nothing(_: Mask) -> Iterator[tuple[bytes, bytes | None]]:
 class MaskInMemory(Wrong):
     """Keeps cancellations in memory only."""
 
-    replaces: ClassVar = {"sidecar.release.releaser.mask_records": _nothing}
+    replaces: ClassVar = {"sidecar.engine.release.releaser.mask_records": _nothing}
 
 
 class MaskNotTakenOver(Wrong):
@@ -202,7 +202,7 @@ def _note_nothing(*_: Any) -> None:
 class TransitSpared(Wrong):
     """Does not cancel the next occurrence of a series that has been written and has not been read yet."""
 
-    replaces: ClassVar = {"sidecar.series.occurring._note": _note_nothing}
+    replaces: ClassVar = {"sidecar.engine.release.occurring._note": _note_nothing}
 
 
 class TransitNotTakenOver(Wrong):

@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 from index.pending import Entry
 from index.progress import start_of
 from index.record import Record
-from sidecar.partition.origin import Origin
-from sidecar.partition.rounds import Rounds
-from sidecar.partition.takeover import read_origin
-from sidecar.payload.records import Scheduled
-from sidecar.release.plan import Plan
-from sidecar.release.releaser import Releaser
-from sidecar.release.screening import Screening, Stage
-from sidecar.release.transaction import Transaction
+from sidecar.engine.ownership.origin import Origin
+from sidecar.engine.ownership.rounds import Rounds
+from sidecar.engine.ownership.takeover import read_origin
+from sidecar.engine.payload.records import Scheduled
+from sidecar.engine.release.plan import Plan
+from sidecar.engine.release.releaser import Releaser
+from sidecar.engine.release.screening import Screening, Stage
+from sidecar.engine.release.transaction import Transaction
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.proto import state_pb2
 from snapshots.state import PROGRESS_KEY, StoredState, fold_state
@@ -155,7 +155,7 @@ class _Oversleeps(Rounds):
 class StaleTimer(Wrong):
     """Sleeps until the due time known at its last release, though a sooner one may have been indexed since."""
 
-    replaces: ClassVar = {"sidecar.partition.rounds.Rounds": _Oversleeps}
+    replaces: ClassVar = {"sidecar.engine.ownership.rounds.Rounds": _Oversleeps}
 
 
 ALL: tuple[type[Wrong], ...] = (

@@ -7,16 +7,16 @@ from typing import Any, ClassVar
 from index.occurrences import NOBODY_ASKED, Following, following, record_of
 from index.record import Record
 from index.recurring import Occurrence, Recurrence
-from sidecar.buckets.trimming import KeyCopy
-from sidecar.partition.origin import Origin
-from sidecar.partition.takeover import read_origin
-from sidecar.payload.records import Appended
-from sidecar.release.releaser import Releaser
-from sidecar.release.transaction import Transaction
-from sidecar.series.occurring import Recurring, Series
+from sidecar.engine.buckets.trimming import KeyCopy
+from sidecar.engine.ownership.origin import Origin
+from sidecar.engine.ownership.takeover import read_origin
+from sidecar.engine.payload.records import Appended
+from sidecar.engine.release.occurring import Recurring, Series
+from sidecar.engine.release.releaser import Releaser
+from sidecar.engine.release.transaction import Transaction
 from tests.simulation.replacing import OWNED, Wrong
 
-_SERIES = "sidecar.series.occurring."
+_SERIES = "sidecar.engine.release.occurring."
 
 
 class _WritesNextLater(Releaser):
@@ -115,7 +115,7 @@ class _NeverAgain(KeyCopy):
 class KeyCopyTrimmed(Wrong):
     """Trims the snapshots topic past the copy of the key that signs occurrences, and writes no new copy."""
 
-    replaces: ClassVar = {"sidecar.buckets.trimming.KeyCopy": _NeverAgain}
+    replaces: ClassVar = {"sidecar.engine.buckets.trimming.KeyCopy": _NeverAgain}
 
 
 def _without_key(*given: Any, **more: Any) -> Origin:
@@ -132,7 +132,7 @@ class KeyOfEachOwner(Wrong):
 class BeginningReleased(Wrong):
     """Releases the record that begins a series in addition to its first occurrence."""
 
-    replaces: ClassVar = {"sidecar.release.plan.Screened.beginning": lambda screened, _: screened}
+    replaces: ClassVar = {"sidecar.engine.release.plan.Screened.beginning": lambda screened, _: screened}
 
 
 ALL: tuple[type[Wrong], ...] = (

@@ -8,10 +8,10 @@ from index.progress import Position
 from index.rules import Rules
 from index.schedule import AT_ONCE, Schedule
 from index.spreading import shift_ms, spread
-from sidecar.intake.decided import Decided, Fetched
-from sidecar.intake.deciding import Deciding
-from sidecar.intake.tails import Fetch
-from sidecar.series.occurring import Series
+from sidecar.engine.intake.decided import Decided, Fetched
+from sidecar.engine.intake.deciding import Deciding
+from sidecar.engine.release.occurring import Series
+from sidecar.kafka.reading.tails import Fetch
 from tests.simulation.replacing import Wrong
 
 
@@ -67,7 +67,7 @@ class _CountsFromLeaving(Series):
 class OccurrenceDrifts(Wrong):
     """Counts the period from the release of the first occurrence, where its due time counts."""
 
-    replaces: ClassVar = {"sidecar.partition.owned_partition.Series": _CountsFromLeaving}
+    replaces: ClassVar = {"sidecar.engine.ownership.owned_partition.Series": _CountsFromLeaving}
 
 
 class _MissesWhileItWaits(Series):
@@ -79,7 +79,7 @@ class _MissesWhileItWaits(Series):
 class MissedWhileSpread(Wrong):
     """Counts occurrences that are due while the previous one waits in a spread burst as missed."""
 
-    replaces: ClassVar = {"sidecar.partition.owned_partition.Series": _MissesWhileItWaits}
+    replaces: ClassVar = {"sidecar.engine.ownership.owned_partition.Series": _MissesWhileItWaits}
 
 
 class _AsksWhenItLeaves(Names):

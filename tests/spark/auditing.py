@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from sidecar.audit import AuditReport
+from sidecar.dev.audit import AuditReport
 from spark_backfill.audit.job import audit, pin
 from spark_backfill.audit.scope import Request, Selection
 from spark_backfill.audit.table import GROUPS, Tally

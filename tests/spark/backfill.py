@@ -10,8 +10,8 @@ from index.bucket import Manifest
 from index.record import Record
 from index.rules import Rules
 from index.schedule import Rejection, due_ms_of
-from sidecar.demo.router import config_text
-from sidecar.kafka.admin import log_range, uncommitted_end
+from sidecar.dev.demo.router import config_text
+from sidecar.kafka.client.admin import log_range, uncommitted_end
 from snapshots.segment import StoredEntry, decode_segment
 from snapshots.staged import Intent, Staged, fold_staged
 from spark_backfill import cluster, settings

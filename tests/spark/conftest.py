@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sidecar import local_kafka
+from sidecar.dev import local_kafka
 from spark_backfill import session
 from tests.integration.scenario import Stage
 

@@ -8,7 +8,7 @@ from pyspark.sql import functions as f
 
 from index.headers import PRESETS, Alias, Role, Unit
 from index.rules import Rules, Schedule
-from sidecar.audit import record as single
+from sidecar.dev.audit import record as single
 from spark_backfill.audit.protocol import (
     AT_ONCE,
     UNREADABLE,

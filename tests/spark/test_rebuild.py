@@ -9,7 +9,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
-from sidecar.kafka.admin import log_range
+from sidecar.kafka.client.admin import log_range
 from snapshots.manifest import encode_manifest, manifest_key
 from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 from spark_backfill import cluster

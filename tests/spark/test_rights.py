@@ -12,8 +12,8 @@ from confluent_kafka import KafkaException
 from pyspark.sql import SparkSession
 
 from sidecar.cli.program import cli as router_cli
-from sidecar.demo.router import config_text
-from sidecar.rights.acls import Acl
+from sidecar.cluster.rights.acls import Acl
+from sidecar.dev.demo.router import config_text
 from snapshots.staged import Staged
 from spark_backfill import settings
 from spark_backfill.build import index_job, rebuild_job

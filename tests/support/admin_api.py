@@ -12,26 +12,22 @@ from starlette.types import ASGIApp
 from index.errors import ConfigError
 from index.headers import Headers
 from sidecar.config.model import Config
-from sidecar.controls.ordering import Order as ControlOrder
-from sidecar.controls.receipts import Cancelled, Told
-from sidecar.finding.wanted import Wanted
 from sidecar.http.api.application import application
 from sidecar.http.api.backend import Backend, Services
 from sidecar.http.guard import NO_FILES, Guard
 from sidecar.http.pace import Pace
 from sidecar.http.page.files import page_files
 from sidecar.http.tokens import TokenFile
-from sidecar.kafka.record_writer import Written
-from sidecar.policies.origin import NOBODY, Change, Origin, remembered
-from sidecar.policies.policy import Policy, Scope, changed, plain_of, policy_of
-from sidecar.policies.switches import SwitchKey, pause_terms
-from sidecar.policies.table import NO_POLICIES, PolicyTable, refuse_impossible, with_policy
-from sidecar.rejected.counting import CodeCount, Counted
-from sidecar.rejected.listing import Listed, Page, Position
-from sidecar.rejected.records import Place, RejectedRecord
-from sidecar.rejected.redriving import Order, Report
-from sidecar.rejected.selection import Selection
-from sidecar.status.answers import (
+from sidecar.kafka.writing.record_writer import Written
+from sidecar.operations.controls.ordering import Order as ControlOrder
+from sidecar.operations.controls.receipts import Cancelled, Told
+from sidecar.operations.finding.wanted import Wanted
+from sidecar.operations.rejected.counting import CodeCount, Counted
+from sidecar.operations.rejected.listing import Listed, Page, Position
+from sidecar.operations.rejected.records import Place, RejectedRecord
+from sidecar.operations.rejected.redriving import Order, Report
+from sidecar.operations.rejected.selection import Selection
+from sidecar.operations.status.answers import (
     DueRange,
     Fate,
     Inquiries,
@@ -43,6 +39,10 @@ from sidecar.status.answers import (
     StatusAnswer,
     TopicAnswer,
 )
+from sidecar.policies.origin import NOBODY, Change, Origin, remembered
+from sidecar.policies.policy import Policy, Scope, changed, plain_of, policy_of
+from sidecar.policies.switches import SwitchKey, pause_terms
+from sidecar.policies.table import NO_POLICIES, PolicyTable, refuse_impossible, with_policy
 
 READ: Final = "reads-only-0123456789abcdef0123456789"
 CHANGED_MS: Final = 1_790_000_000_000

@@ -2,8 +2,8 @@
 
 from dataclasses import asdict
 
-from sidecar.audit import AuditReport, Record
-from sidecar.audit.record import Header, due_ms
+from sidecar.dev.audit import AuditReport, Record
+from sidecar.dev.audit.record import Header, due_ms
 
 DELAY, TARGET, OTHER, REJECTED = "d", "t", "u", "d.rejected"
 SENT_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from index.headers import PRESETS, Alias, Role, Unit
 from index.rules import Rules, TargetRule
 from index.unreadable import examined
-from sidecar.intake.deciding import PACKED_BYTES
+from sidecar.engine.intake.deciding import PACKED_BYTES
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from index.headers import Headers
 from index.unreadable import examined
-from sidecar.intake.handed_over import headers_as_handed_over
+from sidecar.kafka.reading.handed_over import headers_as_handed_over
 from sidecar.kernel._fetching import Reader
 
 _MESSAGE_BYTES: Final = 160

@@ -6,7 +6,7 @@ from typing import cast
 from confluent_kafka import KafkaError, Message
 
 from index.rules import Rules
-from sidecar.intake.tails import Fetch
+from sidecar.kafka.reading.tails import Fetch
 
 NOW_MS = 1_800_000_000_000
 RULES = Rules(topic="d", default_target="t")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from sidecar.local_kafka import maven
-from sidecar.local_kafka.errors import KafkaUnavailable
+from sidecar.dev.local_kafka import maven
+from sidecar.dev.local_kafka.errors import KafkaUnavailable
 
 _FETCH_S: Final = 600
 

@@ -6,7 +6,7 @@ of all.
 
 import sys
 
-from sidecar import local_kafka
+from sidecar.dev import local_kafka
 
 if __name__ == "__main__":
     try:

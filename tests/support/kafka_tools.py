@@ -5,8 +5,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from sidecar.local_kafka import maven
-from sidecar.local_kafka.errors import KafkaUnavailable
+from sidecar.dev.local_kafka import maven
+from sidecar.dev.local_kafka.errors import KafkaUnavailable
 
 MOVED_ACLS = (4, 0)
 

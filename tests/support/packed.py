@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from index.target_counts import Route
-from sidecar.payload.records import Payload, packed
+from sidecar.engine.payload.records import Payload, packed
 from snapshots.rows import RowPacker
 
 ONE, OTHER = RowPacker(), RowPacker()

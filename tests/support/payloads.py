@@ -3,7 +3,7 @@
 from index.record import Record
 from index.rules import Rules
 from index.schedule import Schedule
-from sidecar.payload.records import Packed, Payload, packed, scheduled, size_of
+from sidecar.engine.payload.records import Packed, Payload, packed, scheduled, size_of
 from snapshots.rows import RowPacker
 
 RULES = Rules(topic="d", default_target="t", allowed_targets=("other",))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from sidecar.rights.acls import Acl
+from sidecar.cluster.rights.acls import Acl
 
 
 def by_resource(needed: Iterable[Acl]) -> dict[tuple[str, str, str], str]:

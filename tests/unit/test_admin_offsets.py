@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from sidecar.kafka import admin
-from sidecar.kafka.admin import Told, log_range, offsets
-from sidecar.ports import Place
+from sidecar.engine.ports import Place
+from sidecar.kafka.client import admin
+from sidecar.kafka.client.admin import Told, log_range, offsets
 
 NOBODY = KafkaError(KafkaError._NOENT, "No leaders found")
 AWAY = KafkaError(KafkaError._TRANSPORT, "away")

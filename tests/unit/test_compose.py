@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from sidecar.cli.program import cli
 from sidecar.config import model as configuration
 from sidecar.config.listeners import is_loopback
-from sidecar.local_kafka import maven
+from sidecar.dev.local_kafka import maven
 from tests.support.paths import ROOT
 
 FILE: Final = ROOT / "compose.yaml"

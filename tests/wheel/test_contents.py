@@ -41,7 +41,7 @@ def test_every_module_and_its_data_are_in_it(contents: zipfile.Path) -> None:
         for path in (ROOT / room).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert {"sidecar/local_kafka/pom.xml", "sidecar/local_kafka/log4j2.yaml"} <= wanted
+    assert {"sidecar/dev/local_kafka/pom.xml", "sidecar/dev/local_kafka/log4j2.yaml"} <= wanted
     # Without it a type checker ignores the annotations of an installed package.
     assert {f"{room}/py.typed" for room in rooms} <= wanted
     assert wanted <= packed

@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from sidecar import local_kafka
+from sidecar.dev import local_kafka
 from tests.support.paths import ROOT
 
 TIMEOUT_S: Final = 120

@@ -5,7 +5,7 @@ import time
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from sidecar import local_kafka
+from sidecar.dev import local_kafka
 from tests.conftest import MakeTopic
 from tests.wire import Broker, RefusedByBroker, WireBatch, WireRecord, codecs
 from tests.wire.batch import TRANSACTIONAL

@@ -14,9 +14,8 @@ router, and needs no credentials for it.
 ``GET /api/v1/openapi.json`` describes every path. No page with scripts shows it. Beside the API, and only where
 ``admin.page`` is set, the listener has the files of the page for operators (:mod:`sidecar.http.page`).
 
-May import: ``http``, ``http.page``, ``rejected``, ``finding``, ``status``, ``policies``, ``process``, ``kafka``,
-``config``. Begin with :mod:`sidecar.http.api.application`, then one of the modules of paths; the process calls
-``start`` in :mod:`sidecar.http.api.server`.
+Begin with :mod:`sidecar.http.api.application`, then one of the modules of paths; the process calls ``start`` in
+:mod:`sidecar.http.api.server`.
 
 Roles
 -----

@@ -14,8 +14,6 @@ import structlog
 from index.errors import ClusterError, ClusterTrouble, ConfigError, DelayRouterError
 from index.headers import Headers
 from sidecar.config.model import Config
-from sidecar.controls.ordering import Order as ControlOrder
-from sidecar.controls.receipts import Told
 from sidecar.http import problems
 from sidecar.http.api.calls import (
     CANCELLING_THREADS,
@@ -26,18 +24,20 @@ from sidecar.http.api.calls import (
     Calls,
 )
 from sidecar.http.problems import Refusal
-from sidecar.kafka.errors import cluster_errors
-from sidecar.kafka.record_writer import Written
+from sidecar.kafka.client.errors import cluster_errors
+from sidecar.kafka.writing.record_writer import Written
+from sidecar.operations.controls.ordering import Order as ControlOrder
+from sidecar.operations.controls.receipts import Told
+from sidecar.operations.rejected.counting import Counted
+from sidecar.operations.rejected.listing import Page, Position
+from sidecar.operations.rejected.redriving import Order, Report
+from sidecar.operations.rejected.selection import Selection
+from sidecar.operations.status.answers import Inquiries
 from sidecar.policies.origin import Origin
 from sidecar.policies.policy import Policy, Scope
 from sidecar.policies.switches import Switches
 from sidecar.policies.table import PolicyTable
 from sidecar.process.broker_pulse import AlwaysAnswering, Pulse
-from sidecar.rejected.counting import Counted
-from sidecar.rejected.listing import Page, Position
-from sidecar.rejected.redriving import Order, Report
-from sidecar.rejected.selection import Selection
-from sidecar.status.answers import Inquiries
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class Operating(Switches, Protocol):
 
 
 class RejectedRecords(Protocol):
-    """The part of :class:`sidecar.rejected.operations.RejectedOperations` that has a path."""
+    """The part of :class:`sidecar.operations.rejected.operations.RejectedOperations` that has a path."""
 
     def page(self, selection: Selection, begin: Position, most: int) -> Page:
         """Return selected records from a position of the rejected topic on."""
@@ -81,14 +81,14 @@ class RejectedRecords(Protocol):
 
 
 class RecordSink(Protocol):
-    """The methods of :class:`sidecar.kafka.record_writer.RecordWriter`."""
+    """The methods of :class:`sidecar.kafka.writing.record_writer.RecordWriter`."""
 
     def write(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> Written:
         """Write one record to a delay topic."""
 
 
 class Controls(Protocol):
-    """The methods of :class:`sidecar.controls.operations.ControlOperations`."""
+    """The methods of :class:`sidecar.operations.controls.operations.ControlOperations`."""
 
     def carry_out(self, topic: str, order: ControlOrder) -> Told:
         """Cancel or move pending schedules, and return them once that is committed."""

@@ -8,7 +8,7 @@ from typing import Final
 from pydantic import BaseModel
 from starlette.responses import Response, StreamingResponse
 
-from sidecar.status.answers import StatusAnswer, TopicAnswer
+from sidecar.operations.status.answers import StatusAnswer, TopicAnswer
 
 PARTITIONS_AT_ONCE: Final = 50
 """Partitions that are encoded at once, in a fraction of a millisecond."""

@@ -6,7 +6,7 @@ from starlette.responses import Response
 from sidecar.http.api import bodies
 from sidecar.http.api.backend import Backend
 from sidecar.http.api.shapes import BrokersAnswer, CallerAnswer, Offset, Partition, TopicName
-from sidecar.status.answers import LookupAnswer, PendingAnswer, StatusAnswer, TopicAnswer
+from sidecar.operations.status.answers import LookupAnswer, PendingAnswer, StatusAnswer, TopicAnswer
 
 
 def routes(backend: Backend) -> APIRouter:

@@ -26,9 +26,9 @@ from sidecar.http.api.shapes import JSON_ONLY, TopicName
 from sidecar.http.guard import refuse_role
 from sidecar.http.problems import Refusal
 from sidecar.http.tokens import Caller, Role
-from sidecar.kafka.record_writer import OutcomeUnknownError, Written
+from sidecar.kafka.writing.record_writer import OutcomeUnknownError, Written
+from sidecar.operations.status.answers import Answer
 from sidecar.policies.table import settings_of
-from sidecar.status.answers import Answer
 
 _CONTROLS: Final = NAMES | {CONTROL_PREFIX + "cancel-where"}
 """Headers that make a record a control, for this version of the router or for a later one."""

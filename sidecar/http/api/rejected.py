@@ -20,11 +20,11 @@ from sidecar.http.api import bodies
 from sidecar.http.api.backend import Backend, RejectedRecords
 from sidecar.http.api.shapes import JSON_ONLY, Id, MillisecondsText, Offset, TopicName, milliseconds
 from sidecar.http.problems import Refusal
-from sidecar.rejected.counting import Counted
-from sidecar.rejected.log import OutOfTimeError
-from sidecar.rejected.redriving import AnotherRunError, Order, Report
-from sidecar.rejected.selection import MOST_REDRIVEN, HeaderChanges, Selection
-from sidecar.status.answers import Answer
+from sidecar.operations.rejected.counting import Counted
+from sidecar.operations.rejected.log import OutOfTimeError
+from sidecar.operations.rejected.redriving import AnotherRunError, Order, Report
+from sidecar.operations.rejected.selection import MOST_REDRIVEN, HeaderChanges, Selection
+from sidecar.operations.status.answers import Answer
 
 REDRIVE_FOR_S: Final = 12.0
 """Time for driving in one call; it leaves time for fencing and for the last commit."""

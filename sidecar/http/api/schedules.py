@@ -11,15 +11,15 @@ from starlette.responses import Response
 
 from index.control_headers import IF_DUE, REPLACE
 from index.headers import CONTROL_PREFIX, Headers
-from sidecar.controls.ordering import Order, UnknownPartitionError
-from sidecar.controls.receipts import ChangedError, NoReceiptError, NothingPendingError, Told
-from sidecar.finding.wanted import PLACE, Wanted
 from sidecar.http.api import bodies
 from sidecar.http.api.backend import Backend
 from sidecar.http.api.records import RecordOrder, RecordWrittenAnswer, bytes_of, write
 from sidecar.http.api.shapes import JSON_ONLY, DueMs, DueMsText, Id, MillisecondsText, TopicName, milliseconds
 from sidecar.http.problems import Refusal
-from sidecar.status.answers import Answer, SchedulesAnswer
+from sidecar.operations.controls.ordering import Order, UnknownPartitionError
+from sidecar.operations.controls.receipts import ChangedError, NoReceiptError, NothingPendingError, Told
+from sidecar.operations.finding.wanted import PLACE, Wanted
+from sidecar.operations.status.answers import Answer, SchedulesAnswer
 
 MOST_LISTED: Final = 500
 MOST_PARTITIONS: Final = 1_000_000

@@ -9,7 +9,6 @@ from confluent_kafka.admin import AdminClient
 from sidecar import clock
 from sidecar.clock import SystemClock
 from sidecar.config.model import Config
-from sidecar.controls.operations import ControlOperations
 from sidecar.http.api.application import application
 from sidecar.http.api.backend import Backend, Services
 from sidecar.http.guard import NO_FILES, Guard
@@ -18,14 +17,15 @@ from sidecar.http.page.files import page_files
 from sidecar.http.server import HttpServer
 from sidecar.http.tls import Certificates
 from sidecar.http.tokens import TokenFile
-from sidecar.kafka.record_writer import RecordWriter
+from sidecar.kafka.writing.record_writer import RecordWriter
+from sidecar.operations.controls.operations import ControlOperations
+from sidecar.operations.rejected.operations import RejectedOperations
+from sidecar.operations.status.inquiries import GroupInquiries, Statuses
+from sidecar.operations.status.report_publisher import instance_name
+from sidecar.operations.status.report_reader import ReportReader
 from sidecar.policies.operations import Operations
 from sidecar.policies.table import Policies
 from sidecar.process.broker_pulse import pulse_of
-from sidecar.rejected.operations import RejectedOperations
-from sidecar.status.inquiries import GroupInquiries, Statuses
-from sidecar.status.report_publisher import instance_name
-from sidecar.status.report_reader import ReportReader
 
 
 class AdminApi:

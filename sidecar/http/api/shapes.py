@@ -1,4 +1,5 @@
-"""Shapes of the requests and answers of policies and switches; :mod:`sidecar.status.answers` has those of questions.
+"""Shapes of the requests and answers of policies and switches; :mod:`sidecar.operations.status.answers` has those of
+questions.
 
 Every change must be sent as JSON: no form of a web page can send that by itself.
 """
@@ -17,6 +18,7 @@ from sidecar.config.value_types import Reason
 from sidecar.http.api.bodies import JSON
 from sidecar.http.problems import Refusal
 from sidecar.http.tokens import Role
+from sidecar.operations.status.answers import Answer
 from sidecar.policies.origin import Origin
 from sidecar.policies.policy import (
     KEYS,
@@ -27,7 +29,6 @@ from sidecar.policies.policy import (
     target_scope,
     topic_scope,
 )
-from sidecar.status.answers import Answer
 
 _TOPIC: Final = r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}"
 # The schema covers values up to about ten thousand days and a petabyte; larger ones are taken, too, but have no use.

@@ -5,9 +5,9 @@ step, and they load nothing from elsewhere. The files hold no data of the cluste
 for the role of the token that the user gives, so the page can do only what the API allows. It is off unless
 ``admin.page`` is set.
 
-May import: ``http``. Begin with :mod:`sidecar.http.page.files` (the files and their headers), and with
-``static/main.js`` (the code in the browser). It shows one of the ``view-*.js``; each of them asks (``load``) and shows
-(``render``), and again every two seconds while the page is visible.
+Begin with :mod:`sidecar.http.page.files` (the files and their headers), and with ``static/main.js`` (the code in the
+browser). It shows one of the ``view-*.js``; each of them asks (``load``) and shows (``render``), and again every two
+seconds while the page is visible.
 
 Why a browser cannot be turned against the router
 -------------------------------------------------

@@ -22,7 +22,7 @@ from index.unreadable import (
     decode_headers,
     examined,
 )
-from sidecar.kafka import librdkafka
+from sidecar.kafka.client import librdkafka
 from tests.wire.batch import WireHeader, encode_headers
 
 RULES = Rules(topic="d", default_target="t")

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from sidecar.engine.ownership.status import PartitionState, PartitionStatus
 from sidecar.lateness import LATENESS_BOUNDS_MS
 from sidecar.metrics import LatenessHistogram, Metrics
-from sidecar.partition.status import PartitionState, PartitionStatus
 from sidecar.process.partition_collector import PartitionCollector
 
 NAME = "delay_router_release_lateness_seconds"

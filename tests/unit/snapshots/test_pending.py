@@ -1,4 +1,4 @@
-"""The pending records of a partition by its state, a record at a time; sidecar/finding tests whole walks."""
+"""The pending records of a partition by its state, a record at a time; sidecar/operations/finding tests whole walks."""
 
 import pickle
 from typing import Any

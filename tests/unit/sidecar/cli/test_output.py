@@ -5,7 +5,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 from rich.cells import cell_len
 
 from index.survey import BOUNDS_MS
-from sidecar.asking.router_answers import build_of, retention_warnings, topics_of
 from sidecar.cli import output
 from sidecar.cli.output import (
     LABELS,
@@ -15,8 +14,9 @@ from sidecar.cli.output import (
     print_entries,
     print_table,
 )
+from sidecar.engine.ownership.status import BOUND_NAMES, PartitionState, PartitionStatus
 from sidecar.metrics import Metrics
-from sidecar.partition.status import BOUND_NAMES, PartitionState, PartitionStatus
+from sidecar.operations.asking.router_answers import build_of, retention_warnings, topics_of
 from sidecar.process.partition_collector import PartitionCollector
 
 NOW_MS = 1_800_000_000_000

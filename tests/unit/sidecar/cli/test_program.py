@@ -14,9 +14,9 @@ import structlog
 from click.testing import CliRunner, Result
 
 from sidecar import __version__, app
-from sidecar.asking.router_answers import topics_of
 from sidecar.cli.program import LATER, Later, cli
 from sidecar.logs import events
+from sidecar.operations.asking.router_answers import topics_of
 
 MINIMAL = """
 [kafka]

@@ -14,7 +14,7 @@ from sidecar.cli import send
 from sidecar.cli.program import cli
 from sidecar.cli.send import Request, judge
 from sidecar.config.model import Config
-from sidecar.kafka import admin
+from sidecar.kafka.client import admin
 from tests.support.configuration import configured, loaded
 
 

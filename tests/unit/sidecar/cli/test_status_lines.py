@@ -14,7 +14,7 @@ from sidecar.cli.status_lines import (
     routers,
     topic_table,
 )
-from sidecar.status.answers import UNSERVED, PartitionAnswer, StatusAnswer, TopicAnswer
+from sidecar.operations.status.answers import UNSERVED, PartitionAnswer, StatusAnswer, TopicAnswer
 
 NOW_MS = 1_800_000_000_000
 

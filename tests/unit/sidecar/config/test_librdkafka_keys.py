@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from index.errors import ConfigError
+from sidecar.cluster.topics import check
 from sidecar.config.librdkafka_keys import LIMITED, REFUSED, doubts
 from sidecar.config.model import Config, load
 from sidecar.config.reference import render_reference
-from sidecar.topics import check
 
 # Rule S18 of the security notes, and further such keys of librdkafka 2.16.
 RUNS_CODE = ["plugin.library.paths", "sasl.kerberos.kinit.cmd", "ssl.engine.location", "ssl.engine.id"]

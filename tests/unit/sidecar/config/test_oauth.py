@@ -14,7 +14,7 @@ import pytest
 
 from sidecar.config.model import Config
 from sidecar.config.reference import effective, render_effective
-from sidecar.kafka.admin import connect
+from sidecar.kafka.client.admin import connect
 from tests.support.configuration import loaded
 
 _WAIT_S = 10.0

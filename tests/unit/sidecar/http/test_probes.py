@@ -15,12 +15,12 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from index.errors import ConfigError
-from sidecar.asking import router_answers as status
 from sidecar.http import listening, probes
 from sidecar.http import server as http_server
 from sidecar.http.listening import Places, client_of
 from sidecar.http.pace import Rate
 from sidecar.http.server import HttpServer
+from sidecar.operations.asking import router_answers as status
 
 
 class FakeHealth:

@@ -16,15 +16,15 @@ from index.rule_history import RuleEpoch, RuleHistory
 from index.rules import Rules, TargetRule
 from index.schedule import KEEP_KEY, Schedule
 from index.unreadable import UnreadableHeaders
-from sidecar.intake.decided import Decided
-from sidecar.intake.deciding import NEVER, Deciding
-from sidecar.intake.tails import Fetch
+from sidecar.engine.intake.decided import Decided
+from sidecar.engine.intake.deciding import NEVER, Deciding
+from sidecar.engine.payload.packing import records_of
+from sidecar.engine.payload.records import Packed, Scheduled
+from sidecar.kafka.reading.tails import Fetch
 from sidecar.kernel import common_form
 from sidecar.kernel.choice import PYTHON, Kernel
 from sidecar.kernel.common_form import CommonForm
-from sidecar.payload.budget import PayloadBudget
-from sidecar.payload.packing import records_of
-from sidecar.payload.records import Packed, Scheduled
+from sidecar.process.host.budget import PayloadBudget
 from snapshots.rows import MAX_NAMES, RowPacker
 from tests.support.decidable import CONTENTS, HEADERS, HOUR_MS, NOW_MS, PLAIN, RULES, TIMES
 from tests.support.kernel import native_kernel

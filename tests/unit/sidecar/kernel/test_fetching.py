@@ -14,13 +14,13 @@ from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.schedule import Reason
 from index.unreadable import UnreadableHeaders
-from sidecar.intake.decided import Decided, Rejected
-from sidecar.intake.deciding import Deciding
-from sidecar.intake.fetching import Connects, Fetching
-from sidecar.intake.tails import Fetch, NativeTail, PythonTail, RawFetch, Tail
+from sidecar.engine.intake.decided import Decided, Rejected
+from sidecar.engine.intake.deciding import Deciding
+from sidecar.engine.payload.packing import records_of
+from sidecar.kafka.reading.fetching import Connects, Fetching
+from sidecar.kafka.reading.tails import Fetch, NativeTail, PythonTail, RawFetch, Tail
 from sidecar.kernel.choice import PYTHON, Kernel
-from sidecar.payload.budget import PayloadBudget
-from sidecar.payload.packing import records_of
+from sidecar.process.host.budget import PayloadBudget
 from snapshots.rows import RowPacker
 from tests.support.kernel import native_kernel
 from tests.support.mock_broker import MockBroker

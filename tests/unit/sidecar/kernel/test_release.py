@@ -21,10 +21,10 @@ from index.record import Record
 from index.recurring import Occurrence
 from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, NO_EXPIRY, Schedule
 from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.engine.payload.records import Scheduled
+from sidecar.engine.release.transaction import Timestamps, Transaction
+from sidecar.kafka.writing.writer import PartitionWriter
 from sidecar.kernel.choice import PYTHON, Kernel
-from sidecar.payload.records import Scheduled
-from sidecar.release.transaction import Timestamps, Transaction
-from sidecar.release.writer import PartitionWriter
 from tests.support.kernel import native_kernel
 from tests.support.mock_broker import PARTITIONS, MockBroker, Seen
 from tests.support.paths import ROOT

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from index.target_counts import Route
-from sidecar.payload.packed_run import packed_runs
+from sidecar.engine.payload.packed_run import packed_runs
 from snapshots.row_columns import RowColumns, in_order
 from tests.support.kernel import native_kernel
 from tests.support.packed import ONE, kept

@@ -7,6 +7,8 @@ import pytest
 from index.errors import ConfigError
 from index.rules import Reason, Rejection, Rules, Schedule
 from sidecar.config.model import Config
+from sidecar.engine.ownership.settings import TopicSettings
+from sidecar.engine.release.rates import TargetLimit
 from sidecar.policies.policy import DEFAULT, Scope, policy_of
 from sidecar.policies.policy import target_scope as target
 from sidecar.policies.policy import topic_scope as topic
@@ -20,8 +22,6 @@ from sidecar.policies.table import (
     with_policy,
     without_reading,
 )
-from sidecar.release.rates import TargetLimit
-from sidecar.settings import TopicSettings
 
 CONFIG = Config.model_validate(
     {

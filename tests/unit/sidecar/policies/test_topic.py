@@ -8,7 +8,7 @@ from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_CREATE_TIME, KafkaError,
 
 from index.headers import Headers
 from sidecar.config.model import Config
-from sidecar.kafka import clients
+from sidecar.kafka.client import clients
 from sidecar.policies.origin import MAX_CHARACTERS, MOST_CHANGES, NOBODY, Change, Origin
 from sidecar.policies.policy import DEFAULT, Scope, encode, policy_of
 from sidecar.policies.policy import topic_scope as topic

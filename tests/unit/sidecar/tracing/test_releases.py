@@ -14,7 +14,7 @@ from index.pending import Entry
 from index.record import Record
 from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Schedule
 from sidecar.config.model import Config
-from sidecar.payload.records import Scheduled
+from sidecar.engine.payload.records import Scheduled
 from sidecar.tracing import releases, start
 from sidecar.tracing.releases import ReleaseTracing, Traced, traced_among
 

@@ -10,14 +10,14 @@ from jsonschema import Draft202012Validator
 
 from index.errors import ConfigError
 from sidecar.config.model import Config
-from sidecar.controls.ordering import Order as ControlOrder
-from sidecar.controls.ordering import UnknownPartitionError
-from sidecar.controls.receipts import ChangedError, NoReceiptError, NothingPendingError
-from sidecar.finding.wanted import Wanted
 from sidecar.http.api import backend
 from sidecar.http.api.application import PREFIX, application, document
+from sidecar.operations.controls.ordering import Order as ControlOrder
+from sidecar.operations.controls.ordering import UnknownPartitionError
+from sidecar.operations.controls.receipts import ChangedError, NoReceiptError, NothingPendingError
+from sidecar.operations.finding.wanted import Wanted
+from sidecar.operations.status.answers import LookupAnswer, PendingAnswer, SchedulesAnswer, StatusAnswer, TopicAnswer
 from sidecar.policies.policy import DEFAULT, Scope, ScopeKind, keys_in, policy_of, target_scope, topic_scope
-from sidecar.status.answers import LookupAnswer, PendingAnswer, SchedulesAnswer, StatusAnswer, TopicAnswer
 from tests.support.admin_api import OPERATE, PRODUCE, READ, SEES, Api
 
 ONE_TOPIC = {"kafka": {"bootstrap.servers": "b:1"}, "delay_topics": [{"name": "d", "default_target": "out"}]}

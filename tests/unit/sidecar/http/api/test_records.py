@@ -10,7 +10,7 @@ from index.headers import RECURRING, RESERVED
 from sidecar.config.model import Config
 from sidecar.http.api import records
 from sidecar.http.api.application import PREFIX
-from sidecar.kafka.record_writer import OutcomeUnknownError
+from sidecar.kafka.writing.record_writer import OutcomeUnknownError
 from sidecar.policies.policy import topic_scope
 from tests.support.admin_api import OPERATE, PRODUCE, READ, Api
 

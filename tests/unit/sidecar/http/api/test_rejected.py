@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 
 from index.errors import DelayRouterError
 from sidecar.http.api.application import PREFIX
-from sidecar.rejected.log import OutOfTimeError
-from sidecar.rejected.redriving import AnotherRunError, Order
-from sidecar.rejected.selection import HeaderChanges, Selection
+from sidecar.operations.rejected.log import OutOfTimeError
+from sidecar.operations.rejected.redriving import AnotherRunError, Order
+from sidecar.operations.rejected.selection import HeaderChanges, Selection
 from tests.support.admin_api import OPERATE, READ, Api
 
 LIST = "/topics/d/rejected"

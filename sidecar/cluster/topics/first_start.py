@@ -1,0 +1,121 @@
+"""Writes the first progress into an empty state partition, for ``delay-router init``: it says where to begin.
+
+So an empty state beside a delay partition that has held records means that the state was lost. No router starts from
+it, because the records that it would release may have been delivered before.
+
+===============================================  ====================================================================
+delay partition without a state                  action of ``init``
+===============================================  ====================================================================
+it has never held a record                       writes the first progress
+it has held records                              asks the operator; with ``--deliver-existing`` writes as above
+the group has an offset for it                   reports that the state was lost, also with ``--deliver-existing``
+``init`` has just added it to a state that is    writes as with ``--deliver-existing``: it never had a state
+there for all others
+===============================================  ====================================================================
+
+Each partition takes one transaction, under its own transactional.id. The transaction fences the owner of the partition,
+so that the state which it reads then is complete. Without that the first progress could replace the progress of a
+router that has begun meanwhile.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from sidecar.cluster.topics.findings import Finding, error, warn
+from sidecar.cluster.topics.start_over import fenced_producer, state_keys, write_fresh
+from sidecar.config.delay_topic import HOW_TO_DELIVER, DelayTopicConfig
+from sidecar.config.model import Config
+from sidecar.kafka.client import clients
+from sidecar.kafka.client.admin import REQUEST_TIMEOUT_S, TopicFacts, uncommitted_end
+from sidecar.kafka.client.errors import Verdict, classify, error_of
+
+
+def begin(
+    config: Config,
+    admin: AdminClient,
+    topic: DelayTopicConfig,
+    facts: Mapping[str, TopicFacts],
+    *,
+    deliver_existing: bool,
+    partitions_before: int | None = None,
+) -> Iterator[Finding]:
+    """Write the first progress where it is missing and may be written; yield a finding about each other partition.
+
+    ``facts`` describe the delay topic and its state topic; ``partitions_before`` is the number of partitions that the
+    state topic had before ``init`` added some. Raise KafkaException when the cluster does not answer.
+    """
+    count = min(facts[topic.name].partitions, facts[topic.state].partitions)
+    empty = {partition for partition in range(count) if _is_empty(config, admin, topic, partition)}
+    used = {partition for partition in empty if uncommitted_end(admin, topic.name, partition)}
+    known = _known_to_group(config, topic, used) if used else {}
+    yield from (_lost(config, topic, partition, offset) for partition, offset in known.items())
+    asked = set() if deliver_existing else used - set(known)
+    if partitions_before and empty.isdisjoint(range(partitions_before)):
+        asked.intersection_update(range(partitions_before))
+    if asked:
+        yield _to_be_asked(topic, sorted(asked))
+    for partition in sorted(empty - set(known) - asked):
+        try:
+            _write(config, admin, topic, partition)
+        except KafkaException as exception:
+            yield warn(
+                f"state topic {topic.state}",
+                f"where partition {partition} begins could not be written: {error_of(exception).str()}; only a router"
+                " that is started before the first record does without",
+                "grant Write on the router's transactional ids and on the state topic, and run init again",
+            )
+            return
+
+
+def _is_empty(config: Config, admin: AdminClient, topic: DelayTopicConfig, partition: int) -> bool:
+    if not uncommitted_end(admin, topic.state, partition):
+        return True
+    try:
+        return not state_keys(config, topic, partition, admin)
+    except KafkaException as exception:
+        if classify(error_of(exception)) is not Verdict.REFUSED:
+            raise
+        # The principal that creates topics may lack the right to read them. The partition does hold something.
+        return False
+
+
+def _write(config: Config, admin: AdminClient, topic: DelayTopicConfig, partition: int) -> None:
+    producer = fenced_producer(config, topic, partition)
+    if not state_keys(config, topic, partition, admin):
+        write_fresh(config, admin, topic, partition, producer, ())
+
+
+def _known_to_group(config: Config, topic: DelayTopicConfig, partitions: set[int]) -> dict[int, int]:
+    """Return the partitions for which the group has committed an offset, with that offset."""
+    consumer = clients.state_reader(config)
+    try:
+        found = consumer.committed([TopicPartition(topic.name, each) for each in sorted(partitions)], REQUEST_TIMEOUT_S)
+    finally:
+        consumer.close()
+    for each in found:
+        if each.error is not None:
+            raise KafkaException(each.error)
+    return {each.partition: each.offset for each in found if each.offset > 0}
+
+
+def _lost(config: Config, topic: DelayTopicConfig, partition: int, offset: int) -> Finding:
+    place = f"{topic.name}/{partition}"
+    return error(
+        f"state topic {topic.state}",
+        f"partition {partition} is empty, but group {config.router.group_id} has offset {offset} for {place}: the state"
+        " was lost",
+        f"python -m spark_backfill rebuild; or release again what was released: delay-router start-over {place}",
+    )
+
+
+def _to_be_asked(topic: DelayTopicConfig, partitions: list[int]) -> Finding:
+    numbers = ", ".join(map(str, partitions))
+    return error(
+        f"delay topic {topic.name}",
+        f"holds, or has held, records in partitions {numbers}, of which {topic.state} has no state: no router starts on"
+        " them, since it may be that they were delivered before",
+        f"where no router ever has, deliver what they hold: {HOW_TO_DELIVER}; where one has, the state was lost:"
+        " python -m spark_backfill rebuild",
+    )

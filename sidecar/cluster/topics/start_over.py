@@ -1,0 +1,169 @@
+"""``delay-router start-over TOPIC/PARTITION``: forgets the state of one delay partition, on purpose.
+
+It is the way out when a partition refuses to start: its state was lost or damaged, or its delay topic was created
+again. The router then indexes the delay topic again from its start, and **releases again** the records that it had
+released before.
+
+Recurring schedules go on where they stood: the new state has the key that signs their occurrences, and knows which
+occurrences in the log have left (:mod:`index.series_in_log`).
+
+The work takes one transaction under the partition's own transactional.id. The transaction fences the owner of the
+partition, writes a tombstone for every key found in the state partition, and a fresh progress with the present rules.
+Rejected: leaving the state empty. The group's offset would have to be removed too, for which librdkafka has no request,
+and after a crash between the two steps the partition would refuse to start as before.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from index.errors import ConfigError, DelayRouterError
+from index.progress import start_of
+from index.rule_history import RuleHistory
+from index.series_in_log import SeriesInLog
+from sidecar.cluster.topics.series import kept_key, series_of
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.model import Config
+from sidecar.kafka.client import clients
+from sidecar.kafka.client.admin import TopicFacts, log_range, parse_place, topic_facts, uncommitted_end
+from sidecar.kafka.client.errors import Verdict, classify, error_of
+from sidecar.kafka.reading.scan import read_settled
+from snapshots.inventory import Inventory
+from snapshots.mask import mask_records
+from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
+from snapshots.transit import encode_transit
+
+ATTEMPTS: Final = 3
+"""A running router takes its partition back; the router and this command may fence each other once or twice."""
+
+INIT_TIMEOUT_S: Final = 60.0
+POLL_S: Final = 0.5
+VISIBLE_TIMEOUT_S: Final = 10.0
+VISIBLE_PAUSE_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class StartOver:
+    """The effect that starting over would have, or has had."""
+
+    topic: DelayTopicConfig
+    partition: int
+    log_start: int
+    log_end: int
+    state_keys: int
+    series: SeriesInLog
+
+    def as_json(self) -> dict[str, object]:
+        """Return the effect as a JSON object, for scripts."""
+        return {
+            "topic": self.topic.name,
+            "partition": self.partition,
+            "log_start": self.log_start,
+            "log_end": self.log_end,
+            "state_keys": self.state_keys,
+            "series_going_on": self.series.known,
+            "series_ending": self.series.unknown,
+        }
+
+
+def plan(config: Config, admin: AdminClient, place: str) -> StartOver:
+    """Examine ``TOPIC/PARTITION`` and change nothing; raise ConfigError when the partition is not one of ours."""
+    topic, partition = _parse(config, place)
+    answers = topic_facts(admin, [topic.name, topic.state])
+    for role, name in (("delay topic", topic.name), ("state topic", topic.state)):
+        facts = answers[name]
+        if not isinstance(facts, TopicFacts):
+            raise DelayRouterError(f"{role} {name} does not exist, or may not be described; run: delay-router init")
+        if partition >= facts.partitions:
+            raise ConfigError(f"{place}: {role} {name} has partitions 0 to {facts.partitions - 1}")
+    start, end = log_range(admin, topic.name, partition)
+    series = series_of(config, topic, partition, admin, kept_key(config, topic, partition, admin))
+    return StartOver(topic, partition, start, end, len(state_keys(config, topic, partition, admin)), series)
+
+
+def start_over(config: Config, admin: AdminClient, planned: StartOver) -> None:
+    """Replace the state; raise DelayRouterError when a running router keeps taking the partition back."""
+    for _ in range(ATTEMPTS):
+        try:
+            _replace_state(config, admin, planned)
+        except KafkaException as exception:
+            if classify(error_of(exception)) is not Verdict.FENCED:
+                raise
+        else:
+            return
+    raise DelayRouterError(
+        f"{planned.topic.name}/{planned.partition}: a running router takes the partition back; stop it and try again"
+    )
+
+
+def _parse(config: Config, place: str) -> tuple[DelayTopicConfig, int]:
+    name, partition = parse_place(place, "start-over", "orders.delay/0")
+    return config.require_delay_topic(name, f"start-over {place}: "), partition
+
+
+def _replace_state(config: Config, admin: AdminClient, planned: StartOver) -> None:
+    topic, partition = planned.topic, planned.partition
+    producer = fenced_producer(config, topic, partition)
+    write_fresh(config, admin, topic, partition, producer, state_keys(config, topic, partition, admin))
+
+
+def fenced_producer(config: Config, topic: DelayTopicConfig, partition: int) -> Producer:
+    """Return a producer that has fenced the owner of the partition, so that its state changes no more."""
+    producer = clients.producer(config, topic.name, partition)
+    producer.init_transactions(INIT_TIMEOUT_S)
+    return producer
+
+
+def write_fresh(
+    config: Config,
+    admin: AdminClient,
+    topic: DelayTopicConfig,
+    partition: int,
+    producer: Producer,
+    stale: Iterable[bytes],
+) -> None:
+    """Write the state of a partition that begins at the start of its log, and tombstones for the ``stale`` keys."""
+    delay = topic_facts(admin, [topic.name])[topic.name]
+    if not isinstance(delay, TopicFacts):
+        raise DelayRouterError(f"delay topic {topic.name} does not exist any more")
+    start, _ = log_range(admin, topic.name, partition)
+    key = kept_key(config, topic, partition, admin)
+    progress = start_of(start)._replace(series_key=key)
+    # No owner can append another occurrence any more: the producer has fenced it.
+    series = series_of(config, topic, partition, admin, key)
+    transit = series.transit(start)
+    gone = [*mask_records(series.mask), *(encode_transit(*lot) for lot in transit.items())]
+    inventory = Inventory((), 0, series.mask.containers, len(transit))
+    records: dict[bytes, bytes | None] = dict.fromkeys(stale) | dict(gone)
+    records[RULES_KEY] = encode_history(RuleHistory.beginning(progress.cursor, config.rules_for(topic)))
+    records[PROGRESS_KEY] = encode_progress(progress, delay.topic_id, inventory)
+    producer.begin_transaction()
+    for key, value in records.items():
+        _produce(producer, topic.state, partition, key, value)
+    producer.commit_transaction()
+    _wait_until_visible(admin, topic.state, partition)
+
+
+def _wait_until_visible(admin: AdminClient, topic: str, partition: int) -> None:
+    """Wait until readers see the new state: a coordinator answers a commit before its control record is written."""
+    deadline = time.monotonic() + VISIBLE_TIMEOUT_S
+    while time.monotonic() < deadline:
+        _, committed_end = log_range(admin, topic, partition)
+        if committed_end == uncommitted_end(admin, topic, partition):
+            return
+        time.sleep(VISIBLE_PAUSE_S)
+
+
+def _produce(producer: Producer, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
+    producer.produce(topic, value, key, partition)
+    producer.poll(0)
+
+
+def state_keys(config: Config, topic: DelayTopicConfig, partition: int, admin: AdminClient) -> set[bytes]:
+    """Return all keys that have a value in the state partition, including unknown ones."""
+    latest = {each.key or b"": each.value for each in read_settled(config, topic.state, partition, admin)}
+    return {key for key, value in latest.items() if value is not None}

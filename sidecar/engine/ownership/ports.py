@@ -1,0 +1,116 @@
+"""The ports of an owned partition: its only way to Kafka, to the process and to the time.
+
+The process implements them with clients (:mod:`sidecar.process.host.kafka_host`), the simulation with a modelled
+cluster. The code that decides and orders uses these ports only: it has no client, no thread and no clock of its own,
+and it never sleeps.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from datetime import tzinfo
+from typing import Protocol
+
+from index.record import Record
+from index.rule_history import RuleHistory
+from index.run import Runs
+from sidecar.engine.buckets.upkeep import Upkeep
+from sidecar.engine.context import PartitionContext
+from sidecar.engine.intake.intake import Intake, Places
+from sidecar.engine.ownership.adopting import StagedView
+from sidecar.engine.ownership.origin import Origin
+from sidecar.engine.ownership.settings import SettingsSource
+from sidecar.engine.ownership.takeover import Standing
+from sidecar.engine.payload.ledger import PartitionLedger
+from sidecar.engine.payload.records import Payload
+from sidecar.engine.ports import Budget, Directory, Pool, Records
+from sidecar.engine.release.aside import Doubts
+from sidecar.engine.release.gate import Gate
+from sidecar.engine.release.rates import RateLimits
+from sidecar.engine.release.transaction import Transactions
+from snapshots.codec import SegmentCodec
+
+
+class Staged(StagedView, Protocol):
+    """The records that jobs have staged for one partition."""
+
+    def may_hold(self) -> bool:
+        """Say whether records may be staged, so that the partition should wait until all are known."""
+
+    def has_looked(self) -> bool:
+        """Say whether all staged records are known by now, or cannot be known."""
+
+
+class Host(Protocol):
+    """The surroundings of an owned partition, made for one ownership; the maker closes them."""
+
+    @property
+    def context(self) -> PartitionContext:
+        """The name of the partition, and the parts that its code needs everywhere."""
+
+    @property
+    def budget(self) -> Budget:
+        """The memory for payload, shared with other partitions."""
+
+    @property
+    def payload_memory_bytes(self) -> int:
+        """The size of the memory for payload."""
+
+    @property
+    def rates(self) -> RateLimits:
+        """The rate limits of targets, shared with other partitions."""
+
+    @property
+    def codec(self) -> SegmentCodec:
+        """The codec of segments."""
+
+    @property
+    def runs(self) -> Runs[Payload]:
+        """The runs that keep records until they are sealed."""
+
+    @property
+    def pool(self) -> Pool:
+        """The pool that reads and encodes segments."""
+
+    @property
+    def directory(self) -> Directory:
+        """The directory of target topics."""
+
+    @property
+    def settings(self) -> SettingsSource:
+        """The settings of the delay topic by policies and configuration."""
+
+    @property
+    def staged(self) -> Staged:
+        """The records that jobs have staged."""
+
+    @property
+    def compresses(self) -> bool:
+        """Says whether batches are compressed, so that the size of a record does not tell the size of its batch."""
+
+    def zone_of(self, name: str) -> tzinfo:
+        """Return the rules of a time zone by its IANA name; raise ValueError if no such zone exists."""
+
+    def look_again(self, doubts: Doubts) -> "Future[Doubts]":
+        """Have the cluster asked which of these places are still in doubt."""
+
+    def new_series_key(self) -> bytes:
+        """Return bytes that cannot be guessed."""
+
+    def standing(self) -> Standing:
+        """Return the port for questions about the partition; only after all other writers are fenced."""
+
+    def transactions(self, origin: Origin) -> Transactions:
+        """Return the port that writes transactions."""
+
+    def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: Places) -> Intake:
+        """Begin to read the delay partition at the end of the index; index no record from ``until_offset`` on."""
+
+    @property
+    def reader(self) -> Records:
+        """The reader of single records of the delay topic or of a segment; used by the worker only."""
+
+    def read_again(self, offsets: Sequence[int]) -> dict[int, Record | None]:
+        """Return the records of the delay partition at ascending offsets; None for a record that is gone."""
+
+    def upkeep(self, ledger: PartitionLedger, gate: Gate) -> Upkeep:
+        """Return the upkeep of the partition: trimming, counting and retention."""

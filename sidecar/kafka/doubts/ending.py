@@ -1,0 +1,317 @@
+"""``delay-router end-transaction``: ends a transaction that the brokers have forgotten, with the outcome it had.
+
+An operator compares producer ids first: ``kafka-transactions.sh describe-producers`` names the producer that has the
+transaction open, and its first offset; ``kafka-transactions.sh describe`` names the producer id of a delay partition.
+The command ends only a transaction of the delay partition's own producer id, by a marker of that producer, which ends
+no transaction of another producer. It ends the transaction only where it is the first open one, so that no record in
+front of it is taken for one of it.
+
+::
+
+    1 fence       become the only writer of the delay partition; refuse another producer id or another first offset
+    2 note        write `ending` to the state, by a second producer: its marker does not end what the first has open.
+                  From here on routers refuse the partition, and the command, run again, goes on at 3
+    3 abort       write to the place and abort: the marker ends the forgotten transaction there as well
+    4 write again one transaction, of a new epoch: the committed records of the forgotten one, a tombstone for the note
+
+Each step may be the last one of this process. An aborted transaction needs no records in step 4. A committed one is
+aborted, too, and written again, since a commit in step 3 that is interrupted would abort it for good. Its records get
+other offsets; notes of records in transit (:mod:`index.transit`) follow them.
+
+Segments cannot be written again, since manifests name their offsets. On a snapshots partition both outcomes are right
+for the router as long as the manifest that names a segment is not committed, so step 3 commits there.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
+
+from index.errors import DelayRouterError
+from index.headers import DELAY_DUE, DELAY_SOURCE, DELAY_SOURCE_TIMESTAMP, DELAY_SPREAD
+from index.record import Record
+from index.schedule import AT_ONCE
+from index.transit import relocated
+from sidecar import failpoints
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.model import Config
+from sidecar.engine.ports import Place
+from sidecar.engine.release.aside import Ends
+from sidecar.kafka.client import clients
+from sidecar.kafka.client.errors import Verdict, classify, error_of
+from sidecar.kafka.doubts.coordinator_log import outcome_of_last
+from sidecar.kafka.doubts.look import Cluster
+from sidecar.kafka.doubts.shown import Shown, command_of
+from sidecar.kafka.reading.scan import PartitionScan, read_settled
+from sidecar.kafka.writing.transactions import abort, commit, produce
+from snapshots.ending import ENDING_KEY, Ending, encode_ending
+from snapshots.state import StoredState, fold_state
+from snapshots.transit import encode_transit
+
+ATTEMPTS: Final = 5
+"""Most attempts: a running router takes its partition back until it finds the note, so it and the command may fence
+each other."""
+
+FENCE_WITHIN_S: Final = 60.0
+ENDED_WITHIN_S: Final = 10.0
+TOLD_WITHIN_S: Final = 10.0
+FLUSH_WITHIN_S: Final = 60.0
+_FLUSH_STEP_S: Final = 0.1
+"""Below 0.2 s, because longer calls go on calling back after an error (:mod:`sidecar.kafka.client.connections`)."""
+
+_PAUSE_S: Final = 0.05
+_READ_WITHIN_S: Final = 5.0
+
+TOUCH_KEY: Final = b"delay-router: ends a transaction"
+"""Key of the record that is aborted in step 3; a compacted topic takes none without a key."""
+
+
+class Hidden(NamedTuple):
+    """A record behind the open transaction: its offset, and the offset of the delay record that it was made of."""
+
+    offset: int
+    source_offset: int
+    record: Record
+
+
+class EndTransaction:
+    """Ends a transaction of one delay partition on one place, a partition of any topic that the router writes to."""
+
+    def __init__(
+        self, config: Config, admin: AdminClient, topic: DelayTopicConfig, partition: int, place: Place
+    ) -> None:
+        self._config = config
+        self._admin = admin
+        self._topic = topic
+        self._partition = partition
+        self._place = place
+        self._state: Place = (topic.state, partition)
+        self._cluster = Cluster(config, topic, partition, admin)
+        self.transactional_id = clients.transactional_id(config, topic.name, partition)
+
+    def show(self) -> Shown:
+        """Look at the place, and change nothing; raise DelayRouterError when the place gives no answer."""
+        ends, stored = self._ends(), self._stored()
+        resumed = stored.ending if stored is not None else None
+        hidden = self._hidden(ends.settled, ends.written)
+        has_left = [stored is not None and _has_left(stored, each) for each in hidden]
+        log = outcome_of_last(self._config, self._admin, self.transactional_id, self._place)
+        return Shown(
+            self._place,
+            ends.settled,
+            ends.written,
+            len(hidden),
+            sum(has_left) if self._state_tells else 0,
+            len(has_left) - sum(has_left) if self._state_tells else 0,
+            log.found if log.committed is None else ("committed" if log.committed else "aborted"),
+            resumed if resumed is not None and (resumed.topic, resumed.partition) == self._place else None,
+        )
+
+    def end(self, producer_id: int, start_offset: int, *, committed: bool) -> int:
+        """End the transaction with this outcome; return how many records were written again.
+
+        Raise DelayRouterError when the first open transaction of the place has another producer id or offset.
+        """
+        for _ in range(ATTEMPTS):
+            try:
+                return self._end(producer_id, start_offset, committed=committed)
+            except KafkaException as exception:
+                if classify(error_of(exception)) is not Verdict.FENCED:
+                    raise
+        raise DelayRouterError(
+            f"{self._topic.name}/{self._partition}: a running router takes the partition back; stop it and try again"
+        )
+
+    def _end(self, producer_id: int, start_offset: int, *, committed: bool) -> int:
+        producer = self._fenced(producer_id)
+        stored = self._stored()
+        ending = stored.ending if stored is not None else None
+        if ending is None:
+            ending = self._begun(producer_id, start_offset, committed=committed)
+            self._note(encode_ending(ending))
+            failpoints.passing("ending.noted")
+        elif ending != (*self._place, start_offset, ending.to_offset, committed, producer_id):
+            raise DelayRouterError(
+                f"the command was begun otherwise; run it again as it was begun: {command_of(ending)}"
+            )
+        self._close(producer, ending)
+        failpoints.passing("ending.closed")
+        # The producer gets a new epoch: the client may have repeated the request that ended the transaction before.
+        return self._write_again(self._fenced(producer_id), ending)
+
+    def _fenced(self, producer_id: int) -> Producer:
+        told: list[int] = []
+        producer = clients.ending_producer(self._config, self.transactional_id, lambda text: _note_id(told, text))
+        producer.init_transactions(FENCE_WITHIN_S)
+        until_s = time.monotonic() + TOLD_WITHIN_S
+        while not told and time.monotonic() < until_s:
+            producer.poll(_PAUSE_S)
+        if not told:
+            raise DelayRouterError("the client does not tell the producer id of its transactions; try again")
+        if told[-1] != producer_id:
+            raise DelayRouterError(
+                f"{self._topic.name}/{self._partition} has producer id {told[-1]}, not {producer_id}: the transaction"
+                f" on {self._place[0]}/{self._place[1]} is not of this partition. Nothing was changed. To abort it for"
+                " its owner: kafka-transactions.sh abort"
+            )
+        return producer
+
+    def _begun(self, producer_id: int, start_offset: int, *, committed: bool) -> Ending:
+        ends, place = self._ends(), f"{self._place[0]}/{self._place[1]}"
+        if not ends.is_open:
+            raise DelayRouterError(f"no transaction is open on {place}; nothing was changed")
+        if ends.settled != start_offset:
+            raise DelayRouterError(
+                f"the first open transaction on {place} begins at offset {ends.settled}, not {start_offset}: end that"
+                " one first, or wait for its end. Nothing was changed"
+            )
+        return Ending(*self._place, ends.settled, ends.written, committed, producer_id)
+
+    def _note(self, value: bytes | None) -> None:
+        """Write the note by a producer whose markers leave the first producer's transaction open."""
+        second = clients.ending_producer(self._config, f"{self.transactional_id}.ending", lambda _: None)
+        second.init_transactions(FENCE_WITHIN_S)
+        second.begin_transaction()
+        _write(second, [(self._state, Record(ENDING_KEY, value, (), 0))])
+        commit(second)
+
+    def _close(self, producer: Producer, ending: Ending) -> None:
+        """Do step 3."""
+        producer.begin_transaction()
+        _write(producer, [(self._place, Record(TOUCH_KEY, None, (), 0))])
+        if self._place[0] == self._topic.snapshots:
+            commit(producer)
+        else:
+            abort(producer)
+        until_s = time.monotonic() + ENDED_WITHIN_S
+        while self._ends().settled <= ending.from_offset:
+            if time.monotonic() > until_s:
+                self._note(None)
+                raise DelayRouterError(
+                    f"{self._place[0]}/{self._place[1]} is still open from offset {ending.from_offset} on: that"
+                    f" transaction is not of producer id {ending.producer_id}. Compare with describe-producers again."
+                    " No record was changed"
+                )
+            time.sleep(_PAUSE_S)
+        if self._place == self._state:
+            self._cluster.wait_for_state()
+
+    def _write_again(self, producer: Producer, ending: Ending) -> int:
+        """Do step 4."""
+        stored = self._stored()
+        again = self._owed(stored, ending) if ending.committed else []
+        producer.begin_transaction()
+        offsets = _write(producer, [(self._place, each.record) for each in again])
+        state: list[Record] = [Record(ENDING_KEY, None, (), 0)]
+        if stored is not None and self._place[0] == self._topic.name:
+            moved = {each.offset: at for each, at in zip(again, offsets, strict=True)}
+            notes = relocated(stored.transit, moved).items()
+            state += (Record(*encode_transit(lot, each), (), 0) for lot, each in notes)
+        _write(producer, [(self._state, each) for each in state])
+        commit(producer)
+        return len(again)
+
+    def _owed(self, stored: StoredState | None, ending: Ending) -> list[Hidden]:
+        if self._place[0] == self._topic.snapshots:
+            return []
+        hidden = self._hidden(ending.from_offset, ending.to_offset)
+        if stored is None or not self._state_tells:
+            return hidden
+        return [each for each in hidden if _has_left(stored, each)]
+
+    @property
+    def _state_tells(self) -> bool:
+        """True when the state tells which records of the place have left.
+
+        Of the router's own topics it tells this of receipts alone: they are written as soon as C passes their source.
+        """
+        topic = self._topic
+        return self._place[0] not in (topic.name, topic.state, topic.snapshots, topic.backfill, topic.rejected)
+
+    def _ends(self) -> Ends:
+        return self._cluster.ends_of(self._place)
+
+    def _stored(self) -> StoredState | None:
+        """Return the state up to its first open transaction; the earlier state where the state topic itself is open."""
+        if self._place != self._state:
+            self._cluster.wait_for_state()
+        records = read_settled(self._config, *self._state, self._admin)
+        return fold_state((record.key, record.value) for record in records)
+
+    def _hidden(self, from_offset: int, to_offset: int) -> list[Hidden]:
+        """Return the records of the delay partition in a range: the first of each source, the last of each state key.
+
+        A copy of a record by another producer lies behind the record, since it was made of a visible one.
+        """
+        found: dict[object, Hidden] = {}
+        prefix = f"{self._topic.name}/{self._partition}/".encode()
+        for offset, record in _read(self._config, self._place, from_offset, to_offset):
+            if self._place == self._state:
+                if record.key not in (TOUCH_KEY, ENDING_KEY):
+                    found[record.key] = Hidden(offset, 0, record)
+                continue
+            source = dict(record.headers).get(DELAY_SOURCE) or b""
+            if source.startswith(prefix) and source[len(prefix) :].isdigit():
+                found.setdefault(source, Hidden(offset, int(source[len(prefix) :]), record))
+        return sorted(found.values())
+
+
+def _has_left(stored: StoredState, hidden: Hidden) -> bool:
+    """Say whether, by the state, the source of a hidden record has left.
+
+    A record without a time, or with a time that had passed, left as soon as the cursor passed it.
+    """
+    headers = dict(hidden.record.headers)
+    due_ms, sent_ms = _number(headers.get(DELAY_DUE)), _number(headers.get(DELAY_SOURCE_TIMESTAMP)) or 0
+    if due_ms is None or due_ms <= sent_ms:
+        return stored.has_left(AT_ONCE, hidden.source_offset)
+    return stored.has_left(due_ms + (_number(headers.get(DELAY_SPREAD)) or 0), hidden.source_offset)
+
+
+def _number(text: bytes | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() and len(text) < 20 else None  # noqa: PLR2004 - of int64
+
+
+def _note_id(told: list[int], statistics: str) -> None:
+    producer_id = json.loads(statistics).get("eos", {}).get("producer_id", -1)
+    if producer_id >= 0:
+        told.append(producer_id)
+
+
+def _write(producer: Producer, records: Sequence[tuple[Place, Record]]) -> list[int]:
+    """Produce the records within the open transaction, and return their offsets."""
+    offsets: dict[int, int] = {}
+
+    def told(number: int, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            offsets[number] = message.offset() or 0
+
+    for number, ((topic, partition), (key, value, headers, timestamp_ms)) in enumerate(records):
+        produce(producer, topic, value, key, partition, headers, max(timestamp_ms, 0), partial(told, number))
+    until_s = time.monotonic() + FLUSH_WITHIN_S
+    while producer.flush(_FLUSH_STEP_S) and time.monotonic() < until_s:
+        pass
+    if len(offsets) < len(records):
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the brokers did not take all records"))
+    return [offsets[number] for number in range(len(records))]
+
+
+def _read(config: Config, place: Place, from_offset: int, to_offset: int) -> Iterable[tuple[int, Record]]:
+    """Yield the records of a range, of open and aborted transactions too; raise KafkaException when they cannot be
+    read.
+    """
+    if from_offset >= to_offset:
+        return
+    consumer = clients.hidden_reader(config)
+    try:
+        scan = PartitionScan(consumer, {place: range(from_offset, to_offset)})
+        for message in scan.records(silent_for_s=_READ_WITHIN_S):
+            # The stubs also allow types that only produce() takes.
+            headers: Any = message.headers() or ()
+            yield message.offset() or 0, Record(message.key(), message.value(), headers, message.timestamp()[1])
+    finally:
+        consumer.close()

@@ -1,0 +1,203 @@
+"""Asks the brokers which partitions hold a transaction that they may have forgotten (see :mod:`sidecar.kafka.doubts`).
+
+One look costs one request for metadata and two to each broker. It reads at most one record of each partition that has
+an open transaction: neither the length of the transaction nor the records behind it matter.
+"""
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from confluent_kafka import IsolationLevel, KafkaError
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from index.errors import NotYetError
+from index.rules import Rules
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.model import Config
+from sidecar.engine.ports import Place
+from sidecar.engine.release.aside import Doubt, Doubts, Ends, doubt_of, open_since
+from sidecar.kafka.client import clients
+from sidecar.kafka.client.admin import MISSING, REQUEST_TIMEOUT_S, Told, offsets
+from sidecar.kafka.reading.scan import PartitionScan, ScanError, place_of
+from snapshots.state import StoredState
+
+SETTLED_WITHIN_S: Final = 10.0
+"""Longest time that a take-over waits for a settled state before it reports and begins anew."""
+
+READ_WITHIN_S: Final = 1.5
+"""Longest time that a look waits for the first records of open transactions; a record that is not read leaves a doubt.
+"""
+
+_PAUSE_S: Final = 0.02
+
+_NOTHING_OF_OURS: Final = MISSING | {KafkaError.TOPIC_AUTHORIZATION_FAILED}
+"""The router writes nothing to a topic that is gone, or that it may not describe."""
+
+
+class Cluster:
+    """Asks the brokers about the places of one delay partition."""
+
+    def __init__(self, config: Config, topic: DelayTopicConfig, partition: int, admin: AdminClient) -> None:
+        self._config = config
+        self._topic = topic
+        self._partition = partition
+        self._admin = admin
+
+    def wait_for_state(self) -> None:
+        """Wait until the state partition is settled up to its current end.
+
+        Raise NotYetError where a transaction stays open. Only the owner writes there, and it has been fenced: without
+        the end, the router would read an earlier state.
+        """
+        name, partition = state = self._topic.state, self._partition
+        end, until_s = self.ends_of(state).written, time.monotonic() + SETTLED_WITHIN_S
+        while (settled := self.ends_of(state).settled) < end:
+            if time.monotonic() > until_s:
+                raise NotYetError(
+                    f"an open transaction hides the end of {name}/{partition} from offset {settled} on, and nothing is"
+                    " released before it ends. A transaction that the brokers have forgotten stays open: OPERATIONS, 'A"
+                    f" transaction that nobody ends'; delay-router end-transaction {self._topic.name}/{partition}"
+                    f" {name}/{partition} shows it"
+                )
+            time.sleep(_PAUSE_S)
+
+    def look(self, known: StoredState) -> Doubts:
+        """Return the places in doubt among all that the partition may write to; O(partitions of targets).
+
+        Raise NotYetError where the snapshots or the backfill partition is among them, or the whole rejected topic.
+        """
+        topic, partition = self._topic, self._partition
+        leaders = self._leaders()
+        must = [(name, partition) for name in (topic.snapshots, topic.backfill) if partition in leaders.get(name, {})]
+        targets = {*_targets_of(self._config, topic, known, leaders), topic.rejected} & leaders.keys()
+        places = [(name, each) for name in sorted(targets) for each in leaders[name]]
+        places += [(topic.name, partition), (topic.receipts, partition)]
+        leaderless = {(name, each): None for name, each in (*must, *places) if leaders.get(name, {}).get(each, 0) < 0}
+        asked = [place for place in dict.fromkeys([*must, *places]) if place not in leaderless]
+        doubts = {**leaderless, **self._doubts(asked)}
+        for place in must:
+            if place in doubts:
+                raise self._not_yet(place, doubts[place])
+        rejected = [(topic.rejected, each) for each in leaders.get(topic.rejected, ())]
+        if rejected and all(place in doubts for place in rejected):
+            raise self._not_yet(rejected[0], doubts[rejected[0]])
+        return doubts
+
+    def look_again(self, doubts: Doubts) -> Doubts:
+        """Return the places that are still in doubt."""
+        leaders = self._leaders()
+        # A topic that is gone holds nothing; its name may come back.
+        there = [(name, each) for name, each in doubts if each in leaders.get(name, {})]
+        led = [(name, each) for name, each in there if leaders[name][each] >= 0]
+        ends = self._ends(led)
+        left: dict[Place, Doubt | None] = {}
+        unknown: list[Place] = []
+        for place in there:
+            doubt, now = doubts[place], ends.get(place)
+            if now is None:
+                left[place] = doubt
+            elif doubt is None or doubt.first_epoch is None:
+                unknown.append(place)
+            elif now.settled < doubt.until_offset:
+                left[place] = doubt._replace(from_offset=now.settled)
+        for place, found in self._doubts(unknown).items():
+            before = doubts[place]
+            if found is not None and before is not None:
+                # Records written since the first look are no reason to wait longer.
+                if found.from_offset < before.until_offset:
+                    left[place] = found._replace(until_offset=before.until_offset)
+            else:
+                left[place] = found
+        return left
+
+    def _doubts(self, places: Collection[Place]) -> dict[Place, Doubt | None]:
+        ends = self._ends(places)
+        opened = {place: each for place, each in ends.items() if each is not None and each.is_open}
+        epochs = _first_epochs(
+            self._config, {place: range(each.settled, each.written) for place, each in opened.items()}
+        )
+        found = {place: doubt_of(each, epochs.get(place)) for place, each in opened.items()}
+        doubts = {place: doubt for place, doubt in found.items() if doubt is not None}
+        return doubts | dict.fromkeys(place for place, each in ends.items() if each is None)
+
+    def _ends(self, places: Collection[Place]) -> dict[Place, Ends | None]:
+        """Return the ends of each partition, None where it gives no answer; partitions that are gone are left out."""
+        wanted = {place: OffsetSpec.latest() for place in places}
+        if not wanted:
+            return {}
+        # The order matters: a transaction that ends between the two requests is no longer open.
+        written = offsets(self._admin, wanted, IsolationLevel.READ_UNCOMMITTED)
+        settled = offsets(self._admin, wanted, IsolationLevel.READ_COMMITTED)
+        ends: dict[Place, Ends | None] = {}
+        for place in places:
+            end, stable = written[place], settled[place]
+            if isinstance(end, Told) and isinstance(stable, Told):
+                ends[place] = Ends(min(stable.offset, end.offset), end.offset, stable.leader_epoch)
+            elif not any(isinstance(each, KafkaError) and each.code() in _NOTHING_OF_OURS for each in (end, stable)):
+                ends[place] = None
+        return ends
+
+    def ends_of(self, place: Place) -> Ends:
+        """Return the ends of one partition; raise NotYetError where it gives no answer."""
+        ends = self._ends([place]).get(place)
+        if ends is None:
+            raise NotYetError(f"{place[0]}/{place[1]} gives no answer: no broker leads it, or it does not exist")
+        return ends
+
+    def _leaders(self) -> dict[str, dict[int, int]]:
+        """Return the leader of each partition of each topic, below 0 where there is none."""
+        topics = self._admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+        return {
+            name: {number: each.leader for number, each in found.partitions.items()}
+            for name, found in topics.items()
+            if found.error is None or found.partitions
+        }
+
+    def _not_yet(self, place: Place, doubt: Doubt | None) -> NotYetError:
+        name, partition = place
+        if doubt is None:
+            return NotYetError(f"{name}/{partition} gives no answer, and nothing can be released without it")
+        return NotYetError(
+            f"nothing can be released without {name}/{partition}:"
+            f" {open_since(name, partition, doubt, self._config.bootstrap)}"
+        )
+
+
+def _targets_of(
+    config: Config, topic: DelayTopicConfig, known: StoredState, existing: Iterable[str]
+) -> Collection[str]:
+    """Return the topics that may be released to by the current rules, by stored rules, or by records that are held."""
+    rules: list[Rules] = [config.rules_for(topic), *(epoch.rules for epoch in known.history.epochs)]
+    named = {name for each in rules for name in (each.default_target, *each.allowed_targets) if name}
+    names = {name for name in named if "*" not in name}
+    names |= {target for entry in known.held for target in entry.schedule.targets}
+    if named - names:
+        names |= {name for name in existing if any(each.allowed(name) for each in rules)}
+    return names
+
+
+def _first_epochs(config: Config, opened: Mapping[Place, range]) -> dict[Place, int]:
+    """Return the leader epoch of the first record of each range; places that cannot be read are left out."""
+    if not opened:
+        return {}
+    consumer = clients.first_reader(config)
+    try:
+        return _read_first(PartitionScan(consumer, opened, at_once=1))
+    finally:
+        consumer.close()
+
+
+def _read_first(scan: PartitionScan) -> dict[Place, int]:
+    epochs: dict[Place, int] = {}
+    until_s = time.monotonic() + READ_WITHIN_S
+    while scan.left and time.monotonic() < until_s:
+        try:
+            for message in scan.records(until_s):
+                epoch = message.leader_epoch()
+                if epoch is not None:
+                    epochs[place_of(message)] = epoch
+                scan.leave(place_of(message))
+        except ScanError as error:
+            scan.leave(error.place)
+    return epochs

@@ -1,0 +1,239 @@
+"""Tails of a delay partition: a consumer gives the messages, and the kernel or Python reads their headers.
+
+Both tails give whole fetches, in which every record has the headers that the log holds. A fetch ends at the first
+message that reports an unreadable batch.
+
+* :class:`PythonTail` takes the client's own messages. Headers that the client may have altered are read once more
+  (:mod:`sidecar.kafka.reading.raw_headers`): those of single records, and of all records without headers, since the
+  client hands over more than 100,000 headers as none.
+* :class:`NativeTail` takes the messages from the queue of the partition, with the headers as they came, and leaves the
+  messages there: only the messages that Python has to look at become objects. The main queue stays the client's own.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from index.headers import Headers
+from index.unreadable import UnreadableHeaders, examined
+from sidecar.engine.intake.decided import BadBatch
+from sidecar.kafka.client.errors import is_unreadable, require_end
+from sidecar.kafka.client.librdkafka import PartitionQueue, serialized_sizes
+from sidecar.kafka.reading.bad_batches import too_large
+from sidecar.kafka.reading.handed_over import handed_over, headers_as_handed_over
+from sidecar.kafka.reading.raw_headers import RawHeaders
+from sidecar.kernel.choice import Kernel
+
+if TYPE_CHECKING:
+    from sidecar.kernel._fetching import Handed, Messages, Reader
+
+STEP_RECORDS = 16
+"""Messages taken from the client at once. The client then unpacks their headers even if nobody reads them, at 72 bytes
+each and up to 100,000 a message; this many messages at once take 115 MB at most."""
+
+MOST_HEADER_BYTES = 1 << 20
+"""Bytes of headers in the log after which a fetch is large enough: a header takes 3 bytes in the log and 120 in memory.
+"""
+
+
+class Fetch(NamedTuple):
+    """Messages and the headers of each, errors among them; or a batch that cannot be read."""
+
+    messages: Sequence[Message]
+    headers: Sequence[Headers]
+    bad: BadBatch | None = None
+
+    def some(self, start: int, stop: int) -> Iterator[tuple[Message, Headers]]:
+        """Yield messages with their headers, from one place up to another."""
+        return zip(self.messages[start:stop], self.headers[start:stop], strict=True)
+
+    def require_end(self, error: KafkaError) -> None:
+        """Raise a ClusterError unless the error of a message says that the partition ends there."""
+        require_end(error)
+
+
+class RawFetch(NamedTuple):
+    """Messages that are no objects yet; valid until the next read."""
+
+    messages: "Messages"
+    headers: Sequence[Headers] = ()
+    bad: BadBatch | None = None
+
+    def some(self, start: int, stop: int) -> Iterator[tuple[Message, Headers]]:
+        """Yield messages with their headers, from one place up to another."""
+        for message in self.messages.handed(start, stop, KafkaError):
+            yield cast("Message", message), _headers_of(message.raw_headers)
+
+    def require_end(self, error: KafkaError) -> None:
+        """Raise a ClusterError unless the error of a message says that the partition ends there."""
+        require_end(error)
+
+
+class Read(NamedTuple):
+    """A fetch and the offset behind it; ``stumbled`` is the unreadable batch there, or its error."""
+
+    fetch: Fetch | RawFetch
+    next_offset: int | None
+    stumbled: KafkaError | BadBatch | None
+
+
+class Tail(Protocol):
+    """Reads on from an offset; used by one thread, closed by any."""
+
+    def read(self, wait_s: float, most_records: int) -> Read | None:
+        """Return the messages that have arrived, and wait for the first.
+
+        Raise KafkaException when reading doubtful headers once more fails.
+        """
+
+    def log_end(self) -> int:
+        """Return the end of the log at the last fetch; no request is made."""
+
+    def close(self) -> None:
+        """Give everything back to librdkafka."""
+
+
+class PythonTail:
+    """Reads by a consumer that it owns; ``again`` makes a consumer that reads doubtful headers once more."""
+
+    def __init__(self, consumer: Consumer, again: Callable[[], Consumer], at: TopicPartition, most_bytes: int) -> None:
+        """Assign the consumer; a record with more than ``most_bytes`` is not read."""
+        self._most_bytes = most_bytes
+        self._consumer = consumer
+        self._raw = RawHeaders(again)
+        self._at = at
+        consumer.assign([at])
+
+    def read(self, wait_s: float, most_records: int) -> Read | None:
+        """Read as :class:`Tail` says."""
+        messages, sizes = self._messages(wait_s, most_records)
+        if not messages:
+            return None
+        # Errors have no headers, so the search covers only the few messages without headers.
+        bad = next((at for at, size in enumerate(sizes) if not size and _is_bad(messages[at])), None)
+        stumbled: KafkaError | BadBatch | None = None if bad is None else messages[bad].error()
+        messages, sizes = messages[:bad], sizes[:bad]
+        large = next((at for at, message in enumerate(messages) if len(message) > self._most_bytes), None)
+        if large is not None:
+            stumbled = too_large(messages[large].offset() or 0, len(messages[large]), self._most_bytes)
+            messages, sizes = messages[:large], sizes[:large]
+        found = handed_over(messages, sizes)
+        if found.doubtful:
+            self._examine(messages, found.headers, found.doubtful)
+        return Read(Fetch(messages, cast("Sequence[Headers]", found.headers)), _end_of(messages), stumbled)
+
+    def _messages(self, wait_s: float, most_records: int) -> tuple[list[Message], list[int]]:
+        """Return messages, and the sizes of their headers in the log."""
+        first = self._consumer.poll(wait_s)
+        if first is None:
+            return [], []
+        messages, sizes = [first], serialized_sizes([first])
+        header_bytes = sizes[0]
+        while len(messages) < most_records and header_bytes < MOST_HEADER_BYTES:
+            # consume(n, t) returns early only when it has n, so it must not wait here.
+            more = self._consumer.consume(min(STEP_RECORDS, most_records - len(messages)), 0)
+            if not more:
+                break
+            more_sizes = serialized_sizes(more)
+            messages += more
+            sizes += more_sizes
+            header_bytes += sum(more_sizes)
+        return messages, sizes
+
+    def _examine(self, messages: Sequence[Message], headers: list[Headers | None], doubtful: Sequence[int]) -> None:
+        """Replace the headers of the doubtful records, errors left out, with the ones that the log holds."""
+        offsets = {at: messages[at].offset() or 0 for at in doubtful if messages[at].error() is None}
+        if not offsets:
+            return
+        found = self._raw.read(self._at.topic, self._at.partition, list(offsets.values()))
+        for at, offset in offsets.items():
+            headers[at] = examined(found[offset], headers[at] or None)
+
+    def log_end(self) -> int:
+        """Return the end of the log at the last fetch; no request is made."""
+        _, end = self._consumer.get_watermark_offsets(self._at, cached=True)
+        return end
+
+    def close(self) -> None:
+        """Give the consumers back to librdkafka."""
+        self._consumer.close()
+        self._raw.close()
+
+
+class NativeTail:
+    """Reads by a consumer that it owns, and the kernel."""
+
+    def __init__(self, consumer: Consumer, kernel: Kernel, at: TopicPartition, most_bytes: int) -> None:
+        """Assign the consumer; a record with more than ``most_bytes`` is not read."""
+        self._most_bytes = most_bytes
+        self._consumer = consumer
+        self._at = at
+        # The queue is taken before it holds any message.
+        self._queue = PartitionQueue(consumer, at)
+        self._reader: Reader = kernel.reader(self._queue)
+        self._read: Messages | None = None
+        consumer.assign([at])
+
+    def read(self, wait_s: float, most_records: int) -> Read | None:
+        """Read as :class:`Tail` says."""
+        self._release()
+        # The main queue has only events that concern no partition: the client's callbacks run here, and its own errors
+        # come out.
+        event = self._consumer.poll(0)
+        if event is not None:
+            error = event.error()
+            assert error is not None, "a record came by the main queue, though its partition has a queue of its own"
+            raise KafkaException(error)
+        messages = self._read = self._reader.read(int(wait_s * 1_000), most_records, MOST_HEADER_BYTES)
+        if not len(messages):
+            return None
+        stumbled: KafkaError | BadBatch | None = None
+        large = messages.too_large(self._most_bytes)
+        if large is not None:
+            place, offset, size_bytes = large
+            stumbled = too_large(offset, size_bytes, self._most_bytes)
+            messages.cut(place)
+        for at in messages.errors():
+            [message] = messages.handed(at, at + 1, KafkaError)
+            if _is_bad(message):
+                stumbled = message.error()
+                messages.cut(at)
+                break
+        return Read(RawFetch(messages), messages.next_offset(), stumbled)
+
+    def log_end(self) -> int:
+        """Return the end of the log at the last fetch; no request is made."""
+        _, end = self._consumer.get_watermark_offsets(self._at, cached=True)
+        return end
+
+    def close(self) -> None:
+        """Give everything back to librdkafka."""
+        self._release()
+        self._reader.close()
+        self._queue.close()
+        self._consumer.close()
+
+    def _release(self) -> None:
+        """Give the messages of the last read back, since a client that is closed must have everything back."""
+        if self._read is not None:
+            self._read.release()
+            self._read = None
+
+
+def _is_bad(message: "Message | Handed") -> bool:
+    error = message.error()
+    return error is not None and is_unreadable(error)
+
+
+def _end_of(messages: Sequence[Message]) -> int | None:
+    if not messages:
+        return None
+    # The event of the end has the offset of the next record.
+    return (messages[-1].offset() or 0) + (messages[-1].error() is None)
+
+
+def _headers_of(raw: bytes) -> Headers:
+    """Return the headers that the log holds, which may be headers that no client hands over."""
+    headers = examined(raw, None)
+    return examined(raw, headers_as_handed_over(raw)) if isinstance(headers, UnreadableHeaders) else headers

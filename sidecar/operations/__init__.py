@@ -1,0 +1,14 @@
+"""The operator's desk: the questions about a group of routers, and the changes that an operator makes in it.
+
+============  ======================================================================================
+room          duty
+============  ======================================================================================
+``status``    reports of each router, and answers from them for the whole group
+``finding``   lists pending schedules in pages
+``rejected``  lists rejected records, and drives them again
+``controls``  writes controls and waits for their receipts
+``asking``    reaches a group from a command: through Kafka, the admin API, or probes
+============  ======================================================================================
+
+The admin API, the page and the command line call these rooms and add no answers of their own.
+"""

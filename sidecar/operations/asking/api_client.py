@@ -1,0 +1,221 @@
+"""Client of the admin API: the same questions and changes as :mod:`sidecar.operations.asking.kafka_side`, over HTTP."""
+
+import json
+import ssl
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import quote, urlencode
+
+from pydantic import ValidationError
+
+from index.errors import ConfigError, DelayRouterError
+from sidecar.config.units import format_instant
+from sidecar.operations.asking.http_client import exchange, parts_of
+from sidecar.operations.status.answers import (
+    Answer,
+    LookupAnswer,
+    PendingAnswer,
+    SchedulesAnswer,
+    StatusAnswer,
+    TopicAnswer,
+)
+from sidecar.policies.policy import Scope, ScopeKind
+from sidecar.policies.switches import SwitchKey, switch_of
+from sidecar.policies.table import EffectiveValue
+
+# Most commands do not use rejected records, so the modules are not imported at run time.
+if TYPE_CHECKING:
+    from sidecar.operations.finding.wanted import Wanted
+    from sidecar.operations.rejected.listing import Position
+    from sidecar.operations.rejected.redriving import Order, Progress
+    from sidecar.operations.rejected.selection import Selection
+
+PREFIX: Final = "/api/v1"
+TIMEOUT_S: Final = 30.0
+"""Timeout of a request; the API itself ends a call earlier."""
+
+MAX_TOKEN_BYTES: Final = 4_096
+_SHOWN: Final = 500
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_KINDS: Final = {ScopeKind.TOPIC: "topics", ScopeKind.TARGET: "targets"}
+_WRONG_USE: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY})
+
+A = TypeVar("A", bound=Answer)
+
+
+def read_token(file: Path) -> str:
+    """Return the token in a file of one line; raise ConfigError, without text of the file, when it holds no token."""
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"token file {file}: {error.strerror}") from None
+    token = raw.strip()
+    if not token or len(token) > MAX_TOKEN_BYTES or not token.isascii() or len(token.split()) > 1:
+        raise ConfigError(f"token file {file}: one line with the token alone is wanted")
+    return token.decode()
+
+
+class ApiClient:
+    """Inquiries and operations of the router at ``url``; for one thread.
+
+    Methods raise ConfigError, in the words of the router, for an impossible request, and DelayRouterError when the
+    answer is not that of a router.
+    """
+
+    def __init__(self, url: str, token: str, ca_file: Path | None = None) -> None:
+        parts = parts_of(url, f"--api {url}: write https://HOST:PORT")
+        self._url, self._host = url, parts.hostname
+        self._token = token
+        self._tls: ssl.SSLContext | None = None
+        if parts.scheme == "https":
+            try:
+                self._tls = ssl.create_default_context(cafile=ca_file)
+            except OSError as error:
+                raise ConfigError(f"--ca-file {ca_file}: {error}") from None
+
+    @property
+    def is_in_the_clear(self) -> bool:
+        """True when the token travels over the network without encryption."""
+        return self._tls is None and self._host not in _LOOPBACK
+
+    def status(self, topic: str = "") -> StatusAnswer:
+        """Answer ``Inquiries.status``; for one topic, the routers in the answer are those that serve it."""
+        if not topic:
+            return self._ask(StatusAnswer, "/topics")
+        found = self._ask(TopicAnswer, f"/topics/{_quoted(topic)}")
+        serving = {each.instance for each in found.partitions if each.instance}
+        return StatusAnswer(topics=(found,), instances=tuple(sorted(serving)))
+
+    def pending(self, topic: str) -> PendingAnswer:
+        """Answer ``Inquiries.pending``."""
+        return self._ask(PendingAnswer, f"/topics/{_quoted(topic)}/pending")
+
+    def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
+        """Answer ``Inquiries.lookup``."""
+        return self._ask(LookupAnswer, f"/topics/{_quoted(topic)}/partitions/{partition}/records/{offset}")
+
+    def schedules(self, wanted: "Wanted", begin: str, most: int) -> SchedulesAnswer:
+        """Answer ``Inquiries.schedules``."""
+        asked: dict[str, object] = {
+            "id": None if wanted.deliver_id is None else wanted.deliver_id.decode(),
+            "due_from_ms": wanted.due_from_ms,
+            "due_to_ms": wanted.due_to_ms,
+            "target": wanted.target or None,
+            "key": None if wanted.key is None else wanted.key.decode(),
+            "limit": most,
+            "from": begin or None,
+        }
+        given = urlencode({key: value for key, value in asked.items() if value is not None})
+        return self._ask(SchedulesAnswer, f"/topics/{_quoted(wanted.topic)}/schedules?{given}")
+
+    def policies(self) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+        """Return the values of every policy by scope, and the unreadable policies with the reason of each."""
+        found = self._request("GET", "/policies")
+        return found["policies"], found["unreadable"]
+
+    def policy_changes(self) -> list[dict[str, Any]]:
+        """Answer ``Side.policy_changes``."""
+        found: list[dict[str, Any]] = self._request("GET", "/policies/changes")["changes"]
+        return found
+
+    def effective(self, topic: str, target: str = "") -> dict[str, EffectiveValue]:
+        """Return the effective value of every key, with its origin."""
+        query = "?" + urlencode({"target": target}) if target else ""
+        found = self._request("GET", f"/topics/{_quoted(topic)}/policy{query}")
+        return {key: EffectiveValue(each["value"], each["origin"]) for key, each in found["values"].items()}
+
+    def change(self, scope: Scope, values: Mapping[str, object], unset: Iterable[str] = ()) -> None:
+        """Set some values of a policy and unset others (RFC 7396)."""
+        self._request("PATCH", _path_of(scope), {**dict.fromkeys(unset), **values})
+
+    def remove(self, scope: Scope) -> None:
+        """Remove a policy."""
+        self._request("DELETE", _path_of(scope))
+
+    def switch(self, scope: Scope, key: SwitchKey, *, on: bool, until_ms: int | None = None, reason: str = "") -> None:
+        """Pause or drain a delay topic, pause a target, or end that; a pause may have an end and a reason."""
+        switch = switch_of(scope.kind, key, on=on)
+        body = {"confirm": scope.name} if switch.needs_confirmation else {}
+        if until_ms is not None:
+            body["until"] = format_instant(until_ms)
+        if reason:
+            body["reason"] = reason
+        self._request("POST", f"/{_KINDS[scope.kind]}/{_quoted(scope.name)}/{switch.verb}", body)
+
+    def rejected(self, selection: "Selection", begin: "Position", most: int) -> dict[str, Any]:
+        """Answer ``Side.rejected``."""
+        asked = {"code": sorted(selection.codes), "id": [each.decode() for each in sorted(selection.ids)]}
+        asked.update({"limit": [str(most)], "from": [f"{begin[0]}/{begin[1]}"]})
+        asked.update({key: [str(value)] for key, value in _times_of(selection).items()})
+        path = f"/topics/{_quoted(selection.topic)}/rejected?{urlencode(asked, doseq=True)}"
+        found: dict[str, Any] = self._request("GET", path)
+        return found
+
+    def redrive(self, order: "Order", on_progress: "Progress") -> dict[str, int]:  # noqa: ARG002 - one call, one answer
+        """Let the router drive records again as ``Side.redrive`` does, within the time and number of one call."""
+        selection, changes = order.selection, order.changes
+        body = {
+            "codes": sorted(selection.codes),
+            "ids": [each.decode() for each in sorted(selection.ids)],
+            **_times_of(selection),
+            "set_headers": [{"name": name, "value": value.decode()} for name, value in changes.put],
+            "drop_headers": list(changes.drop),
+            "max_redriven": order.most_redriven,
+            "dry_run": order.dry_run,
+            **({} if order.most is None else {"most": order.most}),
+        }
+        found = self._request("POST", f"/topics/{_quoted(selection.topic)}/rejected/redrive", body)
+        return {key: value for key, value in found.items() if key != "dry_run"}
+
+    def close(self) -> None:
+        """Do nothing: each request has a connection of its own."""
+
+    def _ask(self, shape: type[A], path: str) -> A:
+        try:
+            return shape.model_validate(self._request("GET", path))
+        except ValidationError:
+            raise DelayRouterError(f"{self._url}: answers, but not as this version does; see --api") from None
+
+    def _request(self, method: str, path: str, body: object = None) -> Any:
+        code, raw = self._exchange(method, PREFIX + path, body)
+        try:
+            answer = json.loads(raw) if raw else None
+        except ValueError:
+            answer = None
+        if code in {HTTPStatus.OK, HTTPStatus.NO_CONTENT} and (answer is not None or code == HTTPStatus.NO_CONTENT):
+            return answer
+        detail = answer.get("detail") if isinstance(answer, dict) else None
+        if not isinstance(detail, str):
+            raise DelayRouterError(f"{self._url}: answers {code}, but not as the admin API does; see --api")
+        message = f"{self._url}: {detail[:_SHOWN]}"
+        raise (ConfigError if code in _WRONG_USE else DelayRouterError)(message)
+
+    def _exchange(self, method: str, path: str, body: object) -> tuple[int, bytes]:
+        headers = {"authorization": f"Bearer {self._token}", "accept": "application/json"}
+        if body is not None:
+            headers["content-type"] = "application/json"
+        return exchange(
+            self._url,
+            method,
+            path,
+            timeout_s=TIMEOUT_S,
+            hint="is [admin] on there? Without --api Kafka is asked",
+            tls=self._tls,
+            body=None if body is None else json.dumps(body),
+            headers=headers,
+        )
+
+
+def _path_of(scope: Scope) -> str:
+    return f"/policies/{_KINDS[scope.kind]}/{_quoted(scope.name)}" if scope.kind in _KINDS else "/policies/default"
+
+
+def _times_of(selection: "Selection") -> dict[str, int]:
+    times = {"since_ms": selection.since_ms, "until_ms": selection.until_ms}
+    return {key: value for key, value in times.items() if value is not None}
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="")

@@ -1,0 +1,149 @@
+"""Cancels or moves the schedules that are pending under an id, and waits for the receipts that confirm it.
+
+A control acts on its own partition. A caller that knows the partition of the schedule names it. Otherwise each
+partition gets a control: the receipt of the partition that holds the id tells the outcome, and the others say that
+nothing was pending.
+
+Rejected: to find the partition that holds the id first, and to write only there. A first search reads all pending
+schedules, which takes longer than one record in each partition. It would also miss schedules that arrive after it, so
+'not pending' would be a guess. The receipts of all partitions together are certain.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka.admin import AdminClient
+
+from index.control_headers import CANCEL, IF_DUE, MOVE
+from index.errors import ConfigError
+from index.headers import Headers
+from index.receipts import Outcome
+from index.schedule import Rejection
+from sidecar import clock
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.model import Config
+from sidecar.kafka.writing.record_writer import record_producer
+from sidecar.operations.controls.receipts import (
+    WAIT_S,
+    ChangedError,
+    NoReceiptError,
+    NothingPendingError,
+    NotMovedError,
+    Receipts,
+    Told,
+    partitions_of,
+)
+
+_TIMEOUT_MS: Final = 5_000
+_FLUSH_S: Final = 6.0
+
+
+class UnknownPartitionError(ConfigError):
+    """The delay topic has no partition of this number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An order to cancel or to move the schedules pending under an id, or only those due exactly at ``if_due_ms``.
+
+    It covers one partition, or all. ``moves_to`` is the header with the new due time; without it the schedules are
+    cancelled.
+    """
+
+    deliver_id: bytes
+    if_due_ms: int | None = None
+    partition: int | None = None
+    moves_to: tuple[str, bytes] | None = None
+
+    @property
+    def done(self) -> Outcome:
+        """The outcome in its receipt where a schedule was pending."""
+        return Outcome.CANCELLED if self.moves_to is None else Outcome.MOVED
+
+    @property
+    def headers(self) -> Headers:
+        """The headers of its controls."""
+        if_due: Headers = [] if self.if_due_ms is None else [(IF_DUE, b"%d" % self.if_due_ms)]
+        if self.moves_to is None:
+            return [(CANCEL, self.deliver_id), *if_due]
+        return [(MOVE, self.deliver_id), self.moves_to, *if_due]
+
+
+def carry_out(
+    config: Config, admin: AdminClient, topic: DelayTopicConfig, order: Order, wait_s: float = WAIT_S
+) -> Told:
+    """Carry out an order, and return the schedules that it cancelled or moved once that is committed.
+
+    Raise NothingPendingError, ChangedError, NotMovedError or NoReceiptError when it is not done, ConfigError when the
+    delay topic accepts no such control, UnknownPartitionError when it has no such partition, and KafkaException when
+    the cluster does not answer.
+    """
+    verdict = config.rules_for(topic).decide(order.headers, clock.now_ms())
+    if isinstance(verdict, Rejection):
+        raise ConfigError(f"{topic.name}: {verdict.reason}: {verdict.message}")
+    partitions = _partitions(admin, topic.name, order.partition)
+    receipts = Receipts.from_now_on(config, admin, topic, partitions)
+    try:
+        written = _write(config, topic.name, partitions, order)
+        receipts.wait(written, time.monotonic() + wait_s)
+    finally:
+        receipts.close()
+    return together(order, receipts.found, written, topic)
+
+
+def _partitions(admin: AdminClient, topic: str, wanted: int | None) -> Sequence[int]:
+    there = partitions_of(admin, topic)
+    if wanted is not None and wanted >= there:
+        raise UnknownPartitionError(f"{topic} has no partition {wanted}: it has {there}, from 0 on")
+    return range(there) if wanted is None else [wanted]
+
+
+def _write(config: Config, topic: str, partitions: Sequence[int], order: Order) -> dict[int, int]:
+    """Write a control to each partition; return the offset of each by its partition."""
+    written: dict[int, int] = {}
+    failures: list[KafkaError] = []
+
+    def note(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failures.append(error)
+        else:
+            written[message.partition() or 0] = message.offset() or 0
+
+    producer = record_producer(config, "control", _TIMEOUT_MS, {"linger.ms": 0})
+    for number in partitions:
+        producer.produce(topic, None, None, number, on_delivery=note, headers=[*order.headers])
+    producer.flush(_FLUSH_S)
+    if failures or len(written) < len(partitions):
+        # Some controls may be written, and routers act on them; the caller may safely repeat the order.
+        raise KafkaException(failures[0] if failures else KafkaError(KafkaError._TIMED_OUT, "no control was written"))
+    return written
+
+
+def together(order: Order, found: Mapping[int, Told], written: Mapping[int, int], topic: DelayTopicConfig) -> Told:
+    """Merge the receipts ``found``, by partition; ``written`` has the offset of each control, also by partition.
+
+    Raise the error that tells why the order is not done.
+    """
+    shown = order.deliver_id.decode("utf-8", "replace")
+    # Keep the order of each receipt: the last schedule in it is the one that was moved.
+    cancelled = [each for _, receipt in sorted(found.items()) for each in receipt.cancelled]
+    outcomes = {receipt.outcome for receipt in found.values()}
+    if missing := [place for place in sorted(written.items()) if place[0] not in found]:
+        raise NoReceiptError(topic, f"{shown} is {order.done}", missing)
+    why = "; ".join(receipt.why for receipt in found.values() if receipt.why)
+    # A move may cancel the older schedules and then fail to write the last one again. Its receipt says cancelled and
+    # does not name the last one.
+    for outcome in (order.done, Outcome.CANCELLED):
+        if outcome in outcomes:
+            dues_ms = (receipt.due_ms for receipt in found.values() if receipt.due_ms is not None)
+            return Told(outcome, tuple(cancelled), max(dues_ms, default=None), why)
+    if Outcome.NOT_MOVED in outcomes:
+        raise NotMovedError(
+            f"{shown}: what is pending in {topic.name} stays due as before, for it was not moved: {why}"
+        )
+    if Outcome.CHANGED in outcomes:
+        raise ChangedError(f"{shown}: what is pending in {topic.name} is due at another time; nothing was {order.done}")
+    raise NothingPendingError(f"{shown}: nothing of this id is pending in {topic.name}; it may have left already")

@@ -1,0 +1,70 @@
+"""Waits for the receipt of a record that replaces the schedules pending under its id."""
+
+import time
+from contextlib import closing
+from typing import TypeAlias
+
+from confluent_kafka.admin import AdminClient
+
+from index.errors import ConfigError
+from index.receipts import Outcome
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.model import Config
+from sidecar.operations.controls.receipts import (
+    WAIT_S,
+    ChangedError,
+    NoReceiptError,
+    NothingPendingError,
+    Receipts,
+    Told,
+    partitions_of,
+)
+
+Place: TypeAlias = tuple[int, int]
+"""Partition and offset of a record."""
+
+
+def require_key(admin: AdminClient, topic: str) -> None:
+    """Raise ConfigError where a record without a key could go to another partition than the schedule to replace."""
+    partitions = partitions_of(admin, topic)
+    if partitions > 1:
+        raise ConfigError(
+            f"{topic} has {partitions} partitions, and a record replaces what lies in its own: give --key, the key of"
+            " what is pending, which tells that; for what was sent without a key: delay-router cancel, and then send"
+            " without --replace"
+        )
+
+
+def receipts_to_come(config: Config, admin: AdminClient, topic: str) -> closing[Receipts]:
+    """Return a reader for receipts from now on; raise ConfigError where the delay topic is not configured."""
+    configured = config.require_delay_topic(topic)
+    return closing(Receipts.from_now_on(config, admin, configured, range(partitions_of(admin, topic))))
+
+
+def replaced_by(
+    place: Place, receipts: Receipts, topic: DelayTopicConfig, deliver_id: str, wait_s: float = WAIT_S
+) -> Told:
+    """Wait until the receipt of the record at this place is committed, and return it; raise as :func:`judged` does."""
+    receipts.wait(dict([place]), time.monotonic() + wait_s)
+    return judged(place, receipts.found.get(place[0]), topic, deliver_id)
+
+
+def judged(place: Place, told: Told | None, topic: DelayTopicConfig, deliver_id: str) -> Told:
+    """Return the receipt of a record that is delivered; it names the replaced schedules, if any was pending.
+
+    Raise NothingPendingError or ChangedError when the record was to replace only a schedule with a given due time and
+    is itself not delivered, and NoReceiptError when there is no receipt yet.
+    """
+    if told is None:
+        raise NoReceiptError(topic, f"{deliver_id} is replaced", [place])
+    if told.outcome == Outcome.CHANGED:
+        raise ChangedError(
+            f"{deliver_id}: what is pending in {topic.name}, partition {place[0]}, is due at another time; nothing was"
+            " replaced, and what was sent is not delivered"
+        )
+    if told.outcome == Outcome.NOT_PENDING and told.due_ms is None:
+        raise NothingPendingError(
+            f"{deliver_id}: nothing of this id is pending in {topic.name}, partition {place[0]}; it may have left"
+            " already, and what was sent is not delivered"
+        )
+    return told

@@ -1,0 +1,121 @@
+"""Reads pages of pending schedules from Kafka."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from index.errors import ClusterError, ClusterTrouble, DelayRouterError, FormatError, RefusedError
+from index.progress import start_of
+from index.rule_history import RuleHistory
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.model import Config
+from sidecar.kafka.client.admin import MISSING, topic_ids
+from sidecar.kafka.client.errors import error_of
+from sidecar.operations.finding.cache import Incarnation, Known
+from sidecar.operations.finding.store import Allowance, ReaderPool, Readers, StoredPartition
+from sidecar.operations.finding.walk import Walk
+from sidecar.operations.finding.wanted import Page, Pending, Place, Wanted
+from snapshots.state import StoredState, fold_state
+
+AT_ONCE_PAGES: Final = 2
+"""Each page has consumers of its own and reads a state partition; more pages at a time would delay releases."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The question of one page: at most ``most`` schedules of ``partitions``, beginning in that of ``begin``."""
+
+    topic: DelayTopicConfig
+    incarnation: Incarnation
+    partitions: int
+    wanted: Wanted
+    begin: Place
+    most: int
+
+
+class Finder:
+    """Finds pending schedules; any thread may ask.
+
+    Raises KafkaException or DelayRouterError when the cluster does not answer, or the state cannot be read.
+    """
+
+    def __init__(self, config: Config, admin: AdminClient) -> None:
+        self._config = config
+        self._admin = admin
+        self._readers = ReaderPool(partial(Readers, config), AT_ONCE_PAGES)
+        self._known = Known()
+
+    def page(self, topic: DelayTopicConfig, partitions: int, wanted: Wanted, begin: Place, most: int) -> Page:
+        """Return at most ``most`` pending schedules from ``begin`` on; a page before the last may have fewer."""
+        # The ids are asked for on each page: caches of a deleted topic do not hold for a new topic of its name.
+        ids = topic_ids(self._admin, [topic.name, topic.state])
+        if ids[topic.name] is None:
+            raise RefusedError(f"delay topic {topic.name} does not exist; create it: delay-router init")
+        incarnation = Incarnation(topic.name, ids[topic.name], ids[topic.state])
+        asked = _Asked(topic, incarnation, partitions, wanted, begin, most)
+        return self._readers.read(incarnation, partial(self._page, asked))
+
+    def close(self) -> None:
+        """Close the consumers; a page that is under way closes its own when it ends."""
+        self._readers.close()
+
+    def _page(self, asked: _Asked, readers: Readers) -> Page:
+        allowance, found, begin = Allowance(), list[Pending](), asked.begin
+        for number in range(begin.partition, asked.partitions):
+            place = begin if number == begin.partition else Place(number)
+            if allowance.is_spent():
+                return _page(found, place)
+            next_from = self._read(asked, readers, place, allowance, found)
+            if next_from == begin:
+                raise DelayRouterError(f"{asked.topic.name}/{number}: segments that its state names are not there")
+            if next_from is not None:
+                return _page(found, next_from)
+        return _page(found, None)
+
+    def _read(
+        self, asked: _Asked, readers: Readers, place: Place, allowance: Allowance, found: list[Pending]
+    ) -> Place | None:
+        stored = StoredPartition(readers, asked.topic, asked.incarnation, place.partition, self._known)
+        most = asked.most - len(found)
+        try:
+            state = self._state(asked, stored, place.partition)
+            walk = Walk(place.partition, state, asked.wanted, stored, allowance, self._known.blocks, most)
+            try:
+                next_from = walk.read(place)
+            except ClusterError as error:
+                if error.kind is not ClusterTrouble.UNREADABLE:
+                    raise
+                # Segments hold no record that cannot be read, so read them in place of the log.
+                walk = Walk(place.partition, state, asked.wanted, stored, allowance, None, most)
+                next_from = walk.read(place)
+        except FormatError as error:
+            raise DelayRouterError(f"{asked.topic.name}/{place.partition}: {error}") from error
+        found += walk.found
+        return next_from
+
+    def _state(self, asked: _Asked, stored: StoredPartition, partition: int) -> StoredState:
+        state = self._stored_state(asked, stored, partition)
+        if state is None:
+            # No router has served the partition yet: all its records are still pending.
+            return StoredState(start_of(0), "", RuleHistory.beginning(0, self._config.rules_for(asked.topic)))
+        if state.delay_topic_id != asked.incarnation.topic_id:
+            raise DelayRouterError(f"{asked.topic.name} was created again, and its state is about the old one")
+        return state
+
+    def _stored_state(self, asked: _Asked, stored: StoredPartition, partition: int) -> StoredState | None:
+        if asked.incarnation.state_id is None:
+            return None
+        place = asked.topic.state, asked.incarnation.state_id, partition
+        try:
+            return self._known.states.folded(place, stored.state_since, fold_state)
+        except KafkaException as exception:
+            if error_of(exception).code() not in MISSING:
+                raise
+            return None
+
+
+def _page(found: list[Pending], next_from: Place | None) -> Page:
+    return Page(sorted(found), next_from)

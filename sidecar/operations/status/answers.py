@@ -1,0 +1,181 @@
+"""Questions that an operator may ask, and the shapes of the answers, for the admin API and for the command line.
+
+Every number covers the whole group. A partition that no router has reported lately stands in the answer with the state
+``unserved``, so that a sum never hides that its numbers are missing. The answers hold no settings, and no values or
+header values of records. Keys appear only in lists of schedules, and the admin API removes them for a token that may
+not see them.
+"""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, Protocol, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+# A command that uses the API needs the shapes only, so the module does not import the finder at run time.
+if TYPE_CHECKING:
+    from sidecar.operations.finding.wanted import Wanted
+
+UNSERVED: Final = "unserved"
+"""State of a partition that no router reports."""
+
+
+class Answer(BaseModel):
+    """A shape of the API: no other keys, and never changed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PartitionAnswer(Answer):
+    """One partition of a delay topic as its router last reported it.
+
+    Of an unserved one the numbers are those of the last report there was, ``age_ms`` ago, and null where there was
+    none; only the lag is that of now.
+    """
+
+    partition: int
+    state: str = Field(description="active, paused, drained, restoring, ... or unserved: no router reports it")
+    why: str = ""
+    instance: str = Field("", description="The router that serves it")
+    age_ms: int | None = Field(None, description="How old the report is")
+    pending: int = 0
+    lag: int | None = Field(0, description="Offsets of the delay topic not yet indexed; null: not known")
+    cursor: int = Field(0, description="C: every offset below it is indexed")
+    watermark_due_ms: int | None = Field(None, description="W: everything due before it has been released")
+    watermark_offset: int | None = None
+    next_due_ms: int | None = None
+    furthest_due_ms: int | None = None
+    buckets: int = 0
+    held: int = Field(0, description="Beyond their due time, waiting for their target or the end of a pause")
+    held_since_ms: int | None = Field(None, description="When the first of them was due")
+    snapshot_bytes: int = 0
+    needed_from: int | None = Field(None, description="First offset the delay topic must keep")
+    needed_since_ms: int | None = None
+    retention_ms: int | None = Field(None, description="How long the delay topic keeps a record; -1: for ever")
+
+
+class TopicAnswer(Answer):
+    """One delay topic."""
+
+    topic: str
+    pending: int = Field(description="Without partitions that are unserved")
+    paused: bool
+    drained: bool
+    lateness_p50_ms: float | None = Field(
+        None, description="From due time to release, of the last five to ten minutes; null: nothing was released"
+    )
+    lateness_p99_ms: float | None = None
+    partitions: tuple[PartitionAnswer, ...]
+
+
+class StatusAnswer(Answer):
+    """All delay topics of the group, or those asked for."""
+
+    topics: tuple[TopicAnswer, ...]
+    instances: tuple[str, ...] = Field(description="Routers that have reported lately")
+    kernels: dict[str, str] = Field(
+        default_factory=dict,
+        description="By router what it runs with, native or python; without routers that are too old to tell",
+    )
+
+
+class DueRange(Answer):
+    """How many records are due within ``within_s`` seconds from now and not in an earlier range."""
+
+    within_s: float | None = Field(description="0: overdue; null: everything beyond")
+    records: int
+
+
+class PendingAnswer(Answer):
+    """What is pending in one delay topic."""
+
+    topic: str
+    records: int
+    by_due: tuple[DueRange, ...]
+    next_hour: tuple[int, ...] = Field((), description="Records due in each minute of the next hour, from now on")
+    next_week: tuple[int, ...] = Field((), description="Records due in each hour of the next week, from now on")
+    by_target: dict[str, int] = Field(description="By target topic, the largest first; a record may have several")
+    other_targets: int = Field(0, description="Records of targets beyond the largest, or not known by target")
+    unserved: tuple[int, ...] = Field((), description="Partitions that no router reports, which are not counted")
+
+
+class Fate(StrEnum):
+    """What became of a record of a delay topic."""
+
+    PENDING = "pending"
+    RELEASED = "released"
+    REJECTED = "rejected"
+    CANCELLED = "cancelled"
+    REPLACED = "replaced"
+    MOVED = "moved"
+    ANSWERED = "answered"
+    UNKNOWN = "unknown"
+
+
+class LookupAnswer(Answer):
+    """One record of a delay topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    fate: Fate
+    why: str = Field("", description="Why it was rejected or is not delivered, or why its fate is not known")
+    sent_ms: int | None = Field(None, description="Time of the record in the delay topic, where it is still there")
+    indexed: bool | None = Field(None, description="Whether its router has decided it; null where that is not known")
+    id: str | None = Field(None, description="Its deliver-id, of one that is or was scheduled")
+    due_ms: int | None = None
+    targets: tuple[str, ...] = ()
+    code: str = Field("", description="delay-error of a rejected record")
+    released_ms: int | None = Field(
+        None, description="Timestamp of its copy in the target: when it was released, unless `timestamp` says otherwise"
+    )
+    released_to: str = Field(
+        "", description="topic/partition/offset of that copy, in the first target; empty where it was not found"
+    )
+
+
+class ScheduleAnswer(Answer):
+    """One pending schedule; nothing of its value and headers but the id."""
+
+    partition: int
+    offset: int
+    due_ms: int = Field(description="Of one that named no time: the time of its record")
+    targets: tuple[str, ...]
+    id: str | None = Field(None, description="Its deliver-id")
+    key: str | None = Field(None, description="Of its record; null too where the token may not see it")
+    series: str | None = Field(
+        None, description="topic/partition/offset of the first record of the recurring schedule it is an occurrence of"
+    )
+
+    def without_key(self) -> Self:
+        """Return a copy without the key, for a token that may not see the content of records."""
+        return self.model_copy(update={"key": None})
+
+
+class SchedulesAnswer(Answer):
+    """A page of pending schedules, by when they are due."""
+
+    topic: str
+    schedules: tuple[ScheduleAnswer, ...]
+    next_from: str | None = Field(
+        None, description="Where the next page begins; null: there is none. A page may be short, or empty, before that"
+    )
+
+
+class Inquiries(Protocol):
+    """Answers for the whole group, from any instance; safe from any thread, and may block for seconds.
+
+    Methods raise ConfigError for a delay topic or partition that does not exist, and KafkaException when the cluster
+    does not answer.
+    """
+
+    def status(self, topic: str = "") -> StatusAnswer:
+        """Return the status of all delay topics, or of one."""
+
+    def pending(self, topic: str) -> PendingAnswer:
+        """Return the counts of the pending records of one delay topic."""
+
+    def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
+        """Return the fate of one record."""
+
+    def schedules(self, wanted: "Wanted", begin: str, most: int) -> SchedulesAnswer:
+        """Return a page of pending schedules, from the end of the page before or from the first schedule."""

@@ -1,0 +1,299 @@
+"""Answers for the whole group, from any instance.
+
+Decision: shared state in Kafka. Every router reports its partitions to the status topic, once a second when something
+has changed (:mod:`sidecar.operations.status.reports`). Every router and the command line read the topic. So any one
+router can be asked, and only the brokers have to be reachable, configured and trusted.
+
+Rejected: forwarding a question to the router that has the partition. It needs addresses, tokens and certificates
+between routers and a way through network policies, and each answer would wait for the slowest router. It could say
+nothing about a partition whose router is down, which is when operators ask.
+
+The price: numbers are a second or two old, and counts by due time and target a few seconds more. A look-up is exact: it
+reads C, W and the rules from the state topic (:mod:`sidecar.operations.status.lookup`).
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
+from typing import Final
+
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from index.errors import ConfigError
+from index.survey import BOUNDS_MS, HOUR_MS, MINUTE_MS, each_step
+from index.target_counts import MOST_TARGETS
+from sidecar import clock
+from sidecar.config.model import Config
+from sidecar.engine.ownership.status import PartitionState, PartitionStatus
+from sidecar.engine.ports import Place
+from sidecar.kafka.client.admin import Told, TopicFacts, offsets, topic_facts
+from sidecar.lateness import quantile_ms
+from sidecar.operations.finding import wanted as finding
+from sidecar.operations.finding.finder import Finder
+from sidecar.operations.finding.wanted import Page, Wanted
+from sidecar.operations.status.answers import (
+    UNSERVED,
+    DueRange,
+    LookupAnswer,
+    PartitionAnswer,
+    PendingAnswer,
+    ScheduleAnswer,
+    SchedulesAnswer,
+    StatusAnswer,
+    TopicAnswer,
+)
+from sidecar.operations.status.lookup import Lookup
+from sidecar.operations.status.report_reader import Reports
+from sidecar.operations.status.reports import Reported, best, targets_of
+from sidecar.policies.table import Policies, effective
+
+PARTITIONS_FOR_S: Final = 10.0
+"""Time for which a partition count is cached: it seldom changes, and the request is the slowest part of an answer."""
+
+FIRST_READ_S: Final = 10.0
+_NEWEST: Final = 1 << 62
+_NEVER_REPORTED: Final = "no router has reported it lately"
+_NOT_PUBLISHED: Final = "router.status_topic is empty: only its own router knows"
+
+Statuses = Callable[[], Sequence[PartitionStatus]]
+
+
+class GroupInquiries:
+    """Implements :class:`sidecar.operations.status.answers.Inquiries`; safe from any thread.
+
+    In a router, ``own`` returns the statuses of its partitions, which are newer than any report, ``instance`` is its
+    name and ``kernel`` the kernel that it runs with.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        admin: AdminClient,
+        policies: Policies,
+        reports: Reports,
+        *,
+        own: Statuses = tuple,
+        instance: str = "",
+        kernel: str = "",
+    ) -> None:
+        self._config = config
+        self._admin = admin
+        self._policies = policies
+        self._own = own
+        self._instance = instance
+        self._kernel = kernel
+        self._lookup = Lookup(config, admin, clock.now_ms)
+        self._finder = Finder(config, admin)
+        self._lock = threading.Lock()
+        self._counts: dict[str, tuple[float, int]] = {}
+        self._reports = reports if config.router.status_topic else None
+
+    def start(self) -> "GroupInquiries":
+        """Begin to follow the status topic, until ``close``, where ``reports`` follow it in a thread."""
+        if self._reports is not None:
+            self._reports.start()
+        return self
+
+    def close(self) -> None:
+        """Close the clients that read the status topic and the pages of schedules."""
+        self._finder.close()
+        if self._reports is not None:
+            self._reports.close()
+
+    def status(self, topic: str = "") -> StatusAnswer:
+        """Return the status of all delay topics, or of one."""
+        configured = [self._config.require_delay_topic(topic)] if topic else self._config.delay_topics
+        counts = self._partition_counts([each.name for each in configured])
+        reported, kernels = self._reported()
+        now = clock.now_ms()
+        found = {place: each for place, each in best(reported).items() if place[0] in counts}
+        there = {(name, number) for name, count in counts.items() for number in range(count)}
+        unserved = self._unserved(there - found.keys(), now)
+        return StatusAnswer(
+            topics=tuple(self._topic(each.name, found, unserved, now) for each in configured),
+            instances=tuple(sorted(kernels)),
+            kernels={name: kernel for name, kernel in sorted(kernels.items()) if kernel},
+        )
+
+    def pending(self, topic: str) -> PendingAnswer:
+        """Return the counts of the pending records of one delay topic."""
+        configured = self._config.require_delay_topic(topic)
+        count = self._partition_counts([configured.name])[configured.name]
+        reported, _ = self._reported()
+        found = {each.status.partition: each.status for each in best(_of_topic(reported, topic)).values()}
+        counted = {number: status for number, status in found.items() if status.by_due and status.ready}
+        unserved = sorted({*range(count), *found} - counted.keys())
+        return pending_answer(topic, counted.values(), unserved)
+
+    def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
+        """Return the fate of one record."""
+        configured = self._config.require_delay_topic(topic)
+        count = self._partition_counts([topic])[topic]
+        if not 0 <= partition < count:
+            raise ConfigError(f"{topic}/{partition}: the delay topic has {count} partitions, from 0 on")
+        if offset < 0:
+            raise ConfigError(f"{topic}/{partition}/{offset}: offsets begin at 0")
+        return self._lookup.of(configured, partition, offset)
+
+    def schedules(self, wanted: Wanted, begin: str, most: int) -> SchedulesAnswer:
+        """Return a page of pending schedules, from the end of the page before."""
+        configured = self._config.require_delay_topic(wanted.topic)
+        place = finding.Place.parse(begin) if begin else finding.Place(0)
+        count = self._partition_counts([configured.name])[configured.name]
+        return schedules_answer(wanted.topic, self._finder.page(configured, count, wanted, place, most))
+
+    def _reported(self) -> tuple[list[Reported], dict[str, str]]:
+        reported: list[Reported] = []
+        kernels: dict[str, str] = {}
+        if self._reports is not None:
+            self._reports.wait(FIRST_READ_S)
+            reported, kernels = self._reports.reported()
+        own = self._own()
+        if self._instance:
+            # The published reports of this router are older than its own statuses.
+            reported = [each for each in reported if each.instance != self._instance]
+            reported += [Reported(status, self._instance, clock.now_ms(), _NEWEST) for status in own]
+            kernels = {**kernels, self._instance: self._kernel}
+        return reported, kernels
+
+    def _partition_counts(self, topics: Sequence[str]) -> dict[str, int]:
+        now_s = time.monotonic()
+        with self._lock:
+            asked = [name for name in topics if name not in self._counts or self._counts[name][0] < now_s]
+        for name, facts in topic_facts(self._admin, asked).items():
+            with self._lock:
+                self._counts[name] = now_s + PARTITIONS_FOR_S, facts.partitions if isinstance(facts, TopicFacts) else 0
+        with self._lock:
+            return {name: self._counts[name][1] for name in topics}
+
+    def _topic(
+        self, topic: str, served: Mapping[Place, Reported], unserved: Mapping[Place, PartitionAnswer], now: int
+    ) -> TopicAnswer:
+        found = [each for place, each in served.items() if place[0] == topic]
+        answers = [partition_answer(each, now) for each in found]
+        answers += [each for place, each in unserved.items() if place[0] == topic]
+        partitions = tuple(sorted(answers, key=lambda each: each.partition))
+        settings = effective(self._policies.table.at(now), self._config, topic)
+        lateness = recent_lateness(each.status for each in found if each.status.is_served)
+        return TopicAnswer(
+            topic=topic,
+            pending=sum(each.pending for each in partitions if each.state != UNSERVED),
+            paused=bool(settings["paused"].value),
+            drained=bool(settings["drained"].value),
+            lateness_p50_ms=quantile_ms(lateness, 0.5),
+            lateness_p99_ms=quantile_ms(lateness, 0.99),
+            partitions=partitions,
+        )
+
+    def _unserved(self, places: Iterable[Place], now: int) -> dict[Place, PartitionAnswer]:
+        """Return answers for partitions that no router reports; one request asks for the ends of all their logs."""
+        if self._reports is None:
+            return {place: unserved_answer(place[1], _NOT_PUBLISHED) for place in places}
+        last = self._reports.last_told()
+        answers = {place: unserved_answer(place[1], _NEVER_REPORTED) for place in places}
+        latest = {place: OffsetSpec.latest() for place in answers.keys() & last.keys()}
+        ends = offsets(self._admin, latest, IsolationLevel.READ_COMMITTED) if latest else {}
+        for place, end in ends.items():
+            answers[place] = last_answer(last[place], end.offset if isinstance(end, Told) else None, now)
+        return answers
+
+
+def _of_topic(reported: Iterable[Reported], topic: str) -> list[Reported]:
+    return [each for each in reported if each.status.topic == topic]
+
+
+def recent_lateness(statuses: Iterable[PartitionStatus]) -> list[int]:
+    """Return the sums of the lateness counts over the partitions that report them."""
+    return [sum(column) for column in zip(*(each.lateness for each in statuses if each.lateness), strict=True)]
+
+
+def partition_answer(reported: Reported, now: int) -> PartitionAnswer:
+    """Return a report as an answer; ``now`` is epoch ms."""
+    status, watermark = reported.status, reported.status.watermark
+    return PartitionAnswer(
+        partition=status.partition,
+        state=status.state.value,
+        why=status.why,
+        instance=reported.instance,
+        age_ms=max(0, now - reported.at_ms),
+        pending=status.pending,
+        lag=status.lag,
+        cursor=status.cursor,
+        watermark_due_ms=None if watermark is None else watermark.due_ms,
+        watermark_offset=None if watermark is None else watermark.offset,
+        next_due_ms=status.next_due_ms,
+        furthest_due_ms=status.furthest_due_ms,
+        buckets=status.buckets,
+        held=status.held,
+        held_since_ms=status.held_since_ms,
+        snapshot_bytes=status.snapshot_bytes,
+        needed_from=status.needed_from,
+        needed_since_ms=status.needed_since_ms,
+        retention_ms=status.retention_ms,
+    )
+
+
+def unserved_answer(partition: int, why: str) -> PartitionAnswer:
+    """Return the answer for a partition that no router has ever reported."""
+    return PartitionAnswer(partition=partition, state=UNSERVED, why=why, lag=None)
+
+
+def last_answer(reported: Reported, log_end: int | None, now: int) -> PartitionAnswer:
+    """Return the answer for a partition that no router reports now, from its last report and its present log end."""
+    did = "stopped" if reported.status.state is PartitionState.STOPPED else "reported it last"
+    lag = None if log_end is None else max(0, log_end - reported.status.cursor)
+    why = f"no router has it: {reported.instance} {did}"
+    return partition_answer(reported, now).model_copy(
+        update={"state": UNSERVED, "why": why, "instance": "", "lag": lag, "held": 0}
+    )
+
+
+def schedules_answer(topic: str, page: Page) -> SchedulesAnswer:
+    """Return a page of schedules as an answer."""
+    found = [
+        ScheduleAnswer(
+            partition=each.partition,
+            offset=each.offset,
+            due_ms=each.due_ms,
+            targets=each.targets,
+            id=_text(each.deliver_id),
+            key=_text(each.key),
+            series=None if each.series is None else f"{topic}/{each.partition}/{each.series}",
+        )
+        for each in page.schedules
+    ]
+    next_from = None if page.next_from is None else str(page.next_from)
+    return SchedulesAnswer(topic=topic, schedules=tuple(found), next_from=next_from)
+
+
+def _text(raw: bytes | None) -> str | None:
+    return None if raw is None else raw.decode("utf-8", "replace")
+
+
+def pending_answer(topic: str, counted: Iterable[PartitionStatus], unserved: Iterable[int]) -> PendingAnswer:
+    """Return the counts of a delay topic, summed over its partitions."""
+    statuses = list(counted)
+    sums = [sum(column) for column in zip_longest(*(status.by_due for status in statuses), fillvalue=0)]
+    sums += [0] * (len(BOUNDS_MS) + 1 - len(sums))
+    targets: Counter[str] = Counter()
+    others = 0
+    for status in statuses:
+        named, rest = targets_of(status)
+        targets.update(named)
+        others += rest
+    spread = [sum(column) for column in zip(*(status.spread for status in statuses if status.spread), strict=True)]
+    largest = sorted(targets.items(), key=lambda each: (-each[1], each[0]))
+    bounds_s = [*(bound_ms / 1_000 for bound_ms in BOUNDS_MS), None]
+    return PendingAnswer(
+        topic=topic,
+        records=sum(sums),
+        by_due=tuple(DueRange(within_s=bound, records=count) for bound, count in zip(bounds_s, sums, strict=False)),
+        next_hour=each_step(spread, MINUTE_MS, 60),
+        next_week=each_step(spread, HOUR_MS, 168),
+        by_target=dict(largest[:MOST_TARGETS]),
+        other_targets=others + sum(count for _, count in largest[MOST_TARGETS:]),
+        unserved=tuple(unserved),
+    )

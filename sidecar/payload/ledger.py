@@ -1,9 +1,0 @@
-"""Names the index of a delay partition with the types that the router fills it with."""
-
-from typing import TypeAlias
-
-from index.partition import PartitionIndex
-from sidecar.payload.records import Payload, Refused
-
-PartitionLedger: TypeAlias = PartitionIndex[Payload, Refused]
-"""The pending, late, rejected and released records of one delay partition, with the payload that is in memory."""

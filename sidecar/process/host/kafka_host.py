@@ -1,0 +1,251 @@
+"""The ports of an owned partition in the process: clients of its own, and parts that the process shares."""
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
+from functools import partial
+
+from confluent_kafka import TopicPartition
+
+from index.record import Record
+from index.rule_history import RuleHistory
+from index.run import Runs
+from sidecar import failpoints
+from sidecar.cluster.topics.check_brokers import too_long_remedy
+from sidecar.cluster.topics.removal import Removal
+from sidecar.cluster.topics.retention import DEFAULT_MAX_MESSAGE_BYTES, retention_of
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.engine.buckets.hidden_end import Edges, HiddenEnd
+from sidecar.engine.buckets.trimming import Trimming
+from sidecar.engine.buckets.upkeep import Upkeep
+from sidecar.engine.context import PartitionContext
+from sidecar.engine.intake.deciding import Deciding
+from sidecar.engine.intake.intake import Intake, Places
+from sidecar.engine.ownership.adopting import Waiting
+from sidecar.engine.ownership.origin import Origin
+from sidecar.engine.payload.ledger import PartitionLedger
+from sidecar.engine.payload.packed_run import packed_runs
+from sidecar.engine.payload.records import Payload
+from sidecar.engine.ports import Records
+from sidecar.engine.release.aside import Doubts
+from sidecar.engine.release.gate import Gate
+from sidecar.engine.release.rates import RateLimits
+from sidecar.kafka.client import admin as cluster
+from sidecar.kafka.client import clients
+from sidecar.kafka.doubts.look import Cluster
+from sidecar.kafka.reading.fetching import Fetching, connects_of
+from sidecar.kafka.reading.offset_reader import OffsetReader
+from sidecar.kafka.writing.kafka_transactions import KafkaTransactions
+from sidecar.kafka.writing.target_directory import TargetDirectory
+from sidecar.kafka.writing.transactions import fence
+from sidecar.kafka.writing.writer import PartitionWriter
+from sidecar.policies.settings import PolicySettings
+from sidecar.process.host.budget import PayloadBudget
+from sidecar.process.host.pool import LoaderPool
+from sidecar.process.host.read_ahead import ReadAhead
+from sidecar.process.host.restoring import has_records, look_at_backfills
+from sidecar.process.host.shared import Shared
+from sidecar.process.host.staging import StagedAt, Staging
+from sidecar.process.host.standing import KafkaStanding
+from sidecar.zones import zone_of
+from snapshots.codec import SegmentCodec
+
+SERIES_KEY_BYTES = 16
+
+
+class KafkaStaged:
+    """A view of the records that jobs have staged for a partition; the process watches them until it is closed."""
+
+    def __init__(self, staging: Staging, place: StagedAt, may_hold: Callable[[], bool]) -> None:
+        self._staging = staging
+        self._place = place
+        self.may_hold = may_hold
+        staging.watch(place)
+
+    def has_looked(self) -> bool:
+        """Say whether the topic was read to its end since the watch began, or cannot be read."""
+        return self._staging.has_looked(self._place)
+
+    def waiting(self) -> Mapping[bytes, Waiting]:
+        """Return the staged records by key; a new object after every change."""
+        return self._staging.waiting(self._place)
+
+    def hold_off(self) -> None:
+        """Let the next owner of the partition wait before it tries again."""
+        self._staging.hold_off(self._place)
+
+    def not_before_s(self) -> float:
+        """Return the running time from which records may be adopted, in seconds."""
+        return self._staging.not_before_s(self._place)
+
+    def close(self) -> None:
+        """End the watch."""
+        self._staging.unwatch(self._place)
+
+
+class KafkaHost:
+    """The ports of one ownership; used by the worker only, which closes them in every case."""
+
+    def __init__(
+        self, shared: Shared, topic: DelayTopicConfig, partition: int, on_throttle: clients.OnThrottle | None = None
+    ) -> None:
+        config = shared.config
+        self._shared = shared
+        self._topic = topic
+        self._partition = partition
+        self._closing = ExitStack()
+        self.context = PartitionContext(
+            topic, partition, config.router.group_id, shared.metrics, shared.clock, shared.tracing, shared.limits
+        )
+        self.settings = PolicySettings(shared.policies, config, topic)
+        self.compresses = clients.compresses(config)
+        self.zone_of = zone_of
+        self._producer = clients.producer(config, topic.name, partition, on_throttle)
+        self._closing.callback(self._producer.purge)
+        self._reader = OffsetReader(lambda: clients.reader(config))
+        self._closing.callback(self._reader.close)
+        # A client of its own: after a restart of the brokers an older client still asks with the old leader epochs, and
+        # is refused until it refreshes its metadata by chance.
+        self._admin = cluster.connect(config)
+
+    def fence(self, stopping: Callable[[], bool]) -> None:
+        """Become the only writer of the partition; raise as :func:`sidecar.kafka.writing.transactions.fence` does."""
+        fence(self._producer, stopping, too_long_remedy())
+        failpoints.passing("recovery.fenced")
+        # Only now that no other owner can write: the policies of the last owner were written before.
+        self._shared.policies.settle()
+
+    @property
+    def budget(self) -> PayloadBudget:
+        """The payload budget of the process."""
+        return self._shared.budget
+
+    @property
+    def payload_memory_bytes(self) -> int:
+        """The configured memory for payload."""
+        return self._shared.config.router.payload_memory_bytes
+
+    @property
+    def rates(self) -> RateLimits:
+        """The rate limits of the process."""
+        return self._shared.rates
+
+    @property
+    def codec(self) -> SegmentCodec:
+        """The codec of the kernel that the process runs with."""
+        return self._shared.kernel.codec
+
+    @property
+    def runs(self) -> Runs[Payload]:
+        """The runs that keep records until they are sealed."""
+        return packed_runs(self.codec.in_order)
+
+    @property
+    def pool(self) -> LoaderPool:
+        """The loader pool of the process."""
+        return self._shared.pool
+
+    @property
+    def directory(self) -> TargetDirectory:
+        """The target directory of the process."""
+        return self._shared.directory
+
+    @property
+    def staged(self) -> KafkaStaged:
+        """The staged records of the partition; present after a call of ``standing``."""
+        return self._staged
+
+    @property
+    def topic_ids(self) -> dict[str, str]:
+        """The ids of the partition's own topics, by name."""
+        return {name: facts.topic_id for name, facts in self._standing.topics.items()}
+
+    def standing(self) -> KafkaStanding:
+        """Wait until the state partition is settled, and return the port for questions about the partition.
+
+        Raise NotYetError if it is not settled within 10 s.
+        """
+        shared, topic, partition = self._shared, self._topic, self._partition
+        self._standing = KafkaStanding(shared.config, topic, partition, self._admin)
+        Cluster(shared.config, topic, partition, self._admin).wait_for_state()
+        place = StagedAt(topic.backfill, topic.snapshots, partition)
+        self._staged = KafkaStaged(shared.staging, place, lambda: has_records(self._admin, topic.backfill, partition))
+        self._closing.callback(self._staged.close)
+        return self._standing
+
+    def look_again(self, doubts: Doubts) -> "Future[Doubts]":
+        """Ask the cluster again about places in doubt, in a thread of its own: absent brokers answer late."""
+        shared, topic, partition = self._shared, self._topic, self._partition
+        return shared.pool.ask(partial(Cluster(shared.config, topic, partition, shared.admin).look_again, doubts))
+
+    def new_series_key(self) -> bytes:
+        """Return random bytes of the operating system."""
+        return secrets.token_bytes(SERIES_KEY_BYTES)
+
+    def transactions(self, origin: Origin) -> KafkaTransactions:
+        """Return transactions of the producer that has fenced all others."""
+        stripped = origin.history.in_force.stripped
+        shared = self._shared
+        writer = PartitionWriter(
+            self._producer, self._topic, self._partition, stripped, origin.delay_topic_id, shared.kernel
+        )
+        return KafkaTransactions(writer, shared.clock, compresses=self.compresses)
+
+    def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: Places) -> Intake:
+        """Read on with a new client: a client that seeks may still hand over older records."""
+        config, topic, budget = self._shared.config, self._topic, self._shared.budget
+        deciding = Deciding(
+            history,
+            budget,
+            now_ms=self._shared.clock.now_ms,
+            soon_ms=topic.seal_rules.soon_ms,
+            until_offset=until_offset,
+            stops_at_bad=(lambda: ledger.committed.cursor) if topic.on_unreadable == "stop" else None,
+            native=self._shared.kernel.decider,
+        )
+        most_batch_bytes = self._standing.topics[topic.name].number("max.message.bytes", DEFAULT_MAX_MESSAGE_BYTES)
+        fetching = Fetching(
+            connects_of(config, budget.prefetched_bytes, most_batch_bytes),
+            TopicPartition(topic.name, self._partition, ledger.indexed_to),
+            self._shared.kernel,
+        )
+        name = f"{topic.name}/{self._partition}"
+        ahead = ReadAhead(fetching, deciding, budget, lambda: not ledger.replaying, name)
+        ahead.start()
+        return Intake(ahead, ledger, budget, places, self._shared.clock)
+
+    @property
+    def reader(self) -> OffsetReader:
+        """The reader of single records; it makes its own clients at their first use."""
+        return self._reader
+
+    def read_again(self, offsets: Sequence[int]) -> dict[int, Record | None]:
+        """Read records of the delay partition one by one."""
+        return self._reader.read(self._topic.name, self._partition, offsets)
+
+    def upkeep(self, ledger: PartitionLedger, gate: Gate) -> Upkeep:
+        """Return the upkeep of the partition; it uses the admin client of the process."""
+        shared, topic, partition = self._shared, self._topic, self._partition
+        look = partial(look_at_backfills, shared.config, topic, partition, shared.admin, shared.clock.now_ms)
+        brokers = shared.config.bootstrap
+        key = ledger.committed.series_key
+        trimming = Trimming(
+            self.context, Removal(shared.admin, brokers, partition).below, lambda: shared.pool.look(look), key
+        )
+        retention = retention_of(self._standing.topics[topic.name].settings)
+        hidden = HiddenEnd(lambda: shared.pool.look(self._edges), brokers, self.context.place)
+        return Upkeep(self.context, ledger, trimming, shared.pool, retention, gate, hidden)
+
+    def _edges(self, _: Records) -> Edges:
+        admin, place = self._shared.admin, self.context.place
+        # In this order, so that the uncommitted end never lies before the settled end.
+        return Edges(cluster.log_range(admin, *place)[1], cluster.uncommitted_end(admin, *place))
+
+    def serve_client(self) -> None:
+        """Let the producer hand over its log lines; raise ConnectionLostError if it must be thrown away."""
+        self._producer.require_connections()
+
+    def close(self) -> None:
+        """Throw the clients away, the last one first; each is closed even if the close of another one fails."""
+        self._closing.close()

@@ -1,0 +1,143 @@
+"""The standing of a partition: answers of the cluster to a new owner."""
+
+from collections.abc import Collection, Sequence
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from index.errors import RefusedError
+from index.series_in_log import SeriesInLog
+from sidecar.cluster.topics.series import kept_key, series_of
+from sidecar.cluster.topics.start_over import state_keys
+from sidecar.cluster.topics.topics import BACKFILL, DELAY, RECEIPTS, SNAPSHOTS, STATE
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.model import Config
+from sidecar.engine.ports import Stored
+from sidecar.engine.release.aside import Doubts
+from sidecar.kafka.client import clients
+from sidecar.kafka.client.admin import REQUEST_TIMEOUT_S, TopicFacts, log_range, topic_facts, uncommitted_end
+from sidecar.kafka.client.errors import error_of
+from sidecar.kafka.doubts.look import Cluster
+from sidecar.kafka.reading.scan import read_compacted
+from sidecar.process.host.restoring import read_backfills
+from snapshots.state import StoredState, fold_state
+
+
+class KafkaStanding:
+    """Asks the cluster about one partition; ``topics`` are the facts of its own topics.
+
+    The topics are looked at before any of them is read, since the client reports a missing partition like a partition
+    without a leader, and its message names neither.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        topic: DelayTopicConfig,
+        partition: int,
+        admin: AdminClient,
+    ) -> None:
+        """Look at the topics of the partition.
+
+        Raise RefusedError with the first missing topic and the way out, or KafkaException if the cluster does not
+        answer.
+        """
+        self.topics = own_topics(admin, topic, partition)
+        self._config = config
+        self._topic = topic
+        self._partition = partition
+        self._admin = admin
+
+    def delay_topic_id(self) -> str:
+        """Return the id that the delay topic had when the topics were looked at."""
+        return self.topics[self._topic.name].topic_id
+
+    def log_range(self) -> tuple[int, int]:
+        """Ask now for the range of the delay partition."""
+        return log_range(self._admin, self._topic.name, self._partition)
+
+    def uncommitted_end(self) -> int:
+        """Ask now for the end of the delay partition, open transactions included."""
+        return uncommitted_end(self._admin, self._topic.name, self._partition)
+
+    def snapshots_range(self) -> tuple[int, int]:
+        """Ask now for the range of the snapshots partition."""
+        return log_range(self._admin, self._topic.snapshots, self._partition)
+
+    def state_starts_at(self) -> int:
+        """Ask now for the first offset of the state partition."""
+        return log_range(self._admin, self._topic.state, self._partition)[0]
+
+    def stored(self) -> StoredState | None:
+        """Read the state partition to its end."""
+        records = read_compacted(self._config, self._topic.state, self._partition, self._admin)
+        return fold_state((record.key, record.value) for record in records)
+
+    def state_keys(self) -> Collection[bytes]:
+        """Read the keys of the state partition, to its end once more."""
+        return state_keys(self._config, self._topic, self._partition, self._admin)
+
+    def staged(self) -> Sequence[Stored]:
+        """Read the backfill partition to its end; return no records if the router may not read it."""
+        try:
+            return read_backfills(self._config, self._topic, self._partition, self._admin)
+        except KafkaException as exception:
+            if error_of(exception).code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise
+            # A router without the right to read the topic gets no records from jobs; ``check`` tells of it.
+            return []
+
+    def series_key(self) -> bytes:
+        """Look for the key of series in the state topic, and then in the snapshots topic."""
+        return kept_key(self._config, self._topic, self._partition, self._admin)
+
+    def series(self, key: bytes) -> SeriesInLog:
+        """Read the delay partition from its start to its end."""
+        return series_of(self._config, self._topic, self._partition, self._admin, key)
+
+    def group_offset(self) -> int:
+        """Ask with a consumer, since the admin client's answer cannot be trusted (see GroupMember._ask_group)."""
+        consumer = clients.state_reader(self._config)
+        try:
+            (found,) = consumer.committed([TopicPartition(self._topic.name, self._partition)], REQUEST_TIMEOUT_S)
+        finally:
+            consumer.close()
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return found.offset
+
+    def doubts(self, known: StoredState) -> Doubts:
+        """Ask now for the places in doubt."""
+        return Cluster(self._config, self._topic, self._partition, self._admin).look(known)
+
+
+def own_topics(admin: AdminClient, topic: DelayTopicConfig, partition: int) -> dict[str, TopicFacts]:
+    """Return the facts of the topics that a delay partition needs, by name; the backfill topic may be missing.
+
+    Raise RefusedError with the first missing topic or partition and the way out, or KafkaException if the cluster does
+    not answer.
+    """
+    roles = {
+        topic.name: DELAY,
+        topic.state: STATE,
+        topic.snapshots: SNAPSHOTS,
+        topic.receipts: RECEIPTS,
+        topic.backfill: BACKFILL,
+    }
+    answers = topic_facts(admin, roles)
+    found: dict[str, TopicFacts] = {}
+    for name, role in roles.items():
+        facts = answers[name]
+        if isinstance(facts, TopicFacts):
+            if facts.partitions <= partition:
+                raise RefusedError(
+                    f"{role} {name} has no partition {partition}, and {topic.name} has; to add it: delay-router init"
+                )
+            found[name] = facts
+        elif role != BACKFILL:
+            raise RefusedError(
+                f"{role} {name} does not exist; to create it: delay-router init"
+                if facts is None
+                else f"the router may not describe {role} {name}; what to grant: delay-router check --acls"
+            )
+    return found

@@ -1,5 +1,0 @@
-"""The rights that routers, jobs and commands need on a cluster with ACLs, from the configuration alone.
-
-May import: ``kafka``, ``config``. Begin with :mod:`sidecar.rights.acls`, which also prints rights as shell commands;
-every other output format has a module of its own.
-"""

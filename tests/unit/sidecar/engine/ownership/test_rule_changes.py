@@ -1,0 +1,167 @@
+"""A change of policies in a partition that is being served: some take effect at once, others with an epoch."""
+
+from typing import Any
+
+from index.partition import PartitionIndex
+from index.progress import Position, Progress
+from index.rule_history import RuleEpoch, RuleHistory
+from index.rules import Rules
+from sidecar.config.model import Config
+from sidecar.engine.context import PartitionContext
+from sidecar.engine.ownership.rule_changes import AGAIN_AFTER_S, RuleChanges
+from sidecar.engine.payload.ledger import PartitionLedger
+from sidecar.engine.payload.records import scheduled_size
+from sidecar.engine.release.transaction import Request
+from sidecar.metrics import Metrics
+from sidecar.policies.policy import policy_of, topic_scope
+from sidecar.policies.settings import PolicySettings
+from sidecar.policies.table import NO_POLICIES, PolicyTable, with_policy, without_reading
+from tests.support.hand_clock import HandClock
+
+CONFIG = Config.model_validate(
+    {"kafka": {"bootstrap.servers": "x:1"}, "delay_topics": [{"name": "d", "default_target": "out", "max_delay": "1h"}]}
+)
+RULES = CONFIG.rules_for(CONFIG.delay_topics[0])
+SCOPE = topic_scope("d")
+PROGRESS = Progress(cursor=90, watermark=Position(5, 7), sealed_to=40)
+
+
+class Told:
+    """Policies as the test sets them."""
+
+    def __init__(self) -> None:
+        self.table = NO_POLICIES
+
+    def settle(self) -> None:
+        """Do nothing: there is nothing to wait for."""
+
+    def say(self, **values: Any) -> None:
+        """Set the policy of the delay topic."""
+        self.table = with_policy(self.table, SCOPE, policy_of(SCOPE, values))
+
+
+def changes_of(told: Told, clock: HandClock | None = None) -> RuleChanges:
+    topic = CONFIG.delay_topics[0]
+    context = PartitionContext(topic, 0, "g", Metrics(), clock or HandClock())
+    return RuleChanges(PolicySettings(told, CONFIG, topic), context)
+
+
+def begun(told: Told, rules: Rules = RULES) -> RuleChanges:
+    changes = changes_of(told)
+    changes.begin(RuleHistory.beginning(0, rules))
+    return changes
+
+
+def ledger_at(progress: Progress, indexed_to: int) -> PartitionLedger:
+    ledger: PartitionLedger = PartitionIndex(progress, scheduled_size)
+    ledger.advance(indexed_to)
+    return ledger
+
+
+def joined(changes: RuleChanges, indexed_to: int = 100) -> Request | None:
+    return changes.request(ledger_at(PROGRESS, indexed_to))
+
+
+def begins(changes: RuleChanges, indexed_to: int = 100) -> RuleHistory:
+    request = joined(changes, indexed_to)
+    assert request is not None
+    assert request.history is not None
+    return request.history
+
+
+def committed(changes: RuleChanges, history: RuleHistory) -> RuleHistory:
+    """Commit a history; return the one that is in force after it."""
+    entered: list[RuleHistory] = []
+    changes.on_entered = entered.append
+    changes.committed(Request(changes, history=history), ())
+    return entered[0]
+
+
+def test_without_a_change_nothing_is_done() -> None:
+    told = Told()
+    changes = begun(told)
+    assert changes.look() is None
+    told.table = PolicyTable()
+    assert changes.look() is None, "another table that says the same"
+    assert joined(changes) is None
+
+
+def test_new_rules_begin_where_indexing_stands_and_old_ones_stay_for_what_is_in_memory() -> None:
+    told = Told()
+    changes = begun(told)
+    told.say(max_delay="2h", paused=True)
+    settings = changes.look()
+    assert settings is not None
+    assert settings.paused
+    history = begins(changes)
+    assert history == RuleHistory.beginning(0, RULES).with_epoch(100, settings.rules)
+    assert begins(changes, 120).last.from_offset == 120, "until it is committed, it goes on moving"
+    assert committed(changes, history) == history
+    assert joined(changes) is None
+
+
+def test_rules_of_before_stay_while_the_bucket_that_is_filled_begins_under_them() -> None:
+    told = Told()
+    changes = changes_of(told)
+    changes.begin(RuleHistory.beginning(0, RULES).with_epoch(60, Rules("d", default_target="other")))
+    told.say(max_delay="2h")
+    assert changes.look() is not None
+    ledger = ledger_at(PROGRESS, 100)
+    ledger.plan(1, 10, 1_000)
+    ledger.confirm()
+    assert ledger.committed.sealed_to == 100
+    request = changes.request(ledger)
+    assert request is not None
+    assert request.history is not None
+    history = request.history
+    assert [epoch.from_offset for epoch in history.epochs] == [0, 60, 100]
+
+
+def test_what_is_decided_at_release_needs_no_epoch() -> None:
+    told = Told()
+    changes = begun(told)
+    told.say(paused=True, expire_after="1m", tick="1ms", timestamp="due", placement="inline")
+    assert changes.look() is not None
+    assert joined(changes) is None
+
+
+def test_a_change_taken_back_before_it_was_committed_never_was() -> None:
+    told = Told()
+    changes = begun(told)
+    told.say(max_delay="2h")
+    assert changes.look() is not None
+    told.say()
+    assert changes.look() is not None
+    assert joined(changes) is None
+
+
+def test_what_cannot_be_read_at_all_leaves_the_rules_of_the_state() -> None:
+    told = Told()
+    told.table = without_reading(NO_POLICIES, "topic/d", [SCOPE], "damaged")
+    stored = Rules("d", default_target="out", max_delay_ms=1)
+    changes = begun(told, stored)
+    assert changes.settings.is_doubtful
+    assert changes.settings.rules == stored
+    told.table = without_reading(told.table, "default", [], "damaged, too")
+    assert changes.look() is None
+    assert joined(changes) is None
+    told.say(max_delay="2h")
+    assert changes.look() is not None
+    assert begins(changes).in_force.max_delay_ms == 7_200_000
+
+
+def test_a_change_waits_while_the_state_has_no_room_for_one_more_epoch() -> None:
+    told, clock = Told(), HandClock()
+    changes = changes_of(told, clock)
+    many = tuple(RuleEpoch(41 + n, Rules("d", allowed_targets=(f"{'x' * 200}{n % 2}",))) for n in range(4_500))
+    changes.begin(RuleHistory((RuleEpoch(0, RULES), *many)))
+    told.say(max_delay="2h")
+    assert changes.look() is not None
+    assert joined(changes, 5_000) is None
+    clock.go_on(AGAIN_AFTER_S + 1)
+    request = changes.request(ledger_at(PROGRESS._replace(cursor=5_000, sealed_to=4_999), 5_000))
+    assert request is not None
+    assert request.history is not None
+    assert len(request.history.epochs) == 2
+    everything = committed(changes, request.history)
+    assert len(everything.epochs) == 4_502, "what the state forgets may still be asked for by a load under way"

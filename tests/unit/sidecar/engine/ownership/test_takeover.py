@@ -1,0 +1,235 @@
+"""Conclusions of a new owner from its reads, one after the other, while another owner may go on writing."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from pyroaring import FrozenBitMap64
+
+from index.errors import RefusedError, StateLostError
+from index.progress import BEFORE_ALL, Position, Progress
+from index.rule_history import RuleHistory
+from index.rules import Rules
+from index.series_in_log import SeriesInLog
+from index.transit import Transit
+from sidecar.clock import SystemClock
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.engine.context import PartitionContext
+from sidecar.engine.ownership import takeover
+from sidecar.engine.ownership.origin import Origin, write_origin
+from sidecar.engine.ownership.restored import Restored
+from sidecar.engine.ownership.takeover import read_origin
+from sidecar.engine.ports import Stored
+from sidecar.engine.release.aside import Doubts
+from sidecar.engine.release.transaction import Outcome, Refusals, Result, Transaction
+from sidecar.kafka.writing.transactions import FENCE_WITHIN_S, fence
+from sidecar.metrics import Metrics
+from snapshots.held import held_key
+from snapshots.inventory import NOTHING_STORED, Inventory
+from snapshots.manifest import manifest_key
+from snapshots.state import PROGRESS_KEY, RULES_KEY, StoredState, fold_state
+from tests.support.stored import MANIFEST, golden
+
+TOPIC = DelayTopicConfig(name="d", default_target="out")
+SERIES_KEY = b"k" * 16
+RULES = Rules("d", default_target="out")
+STORED = StoredState(Progress(15, Position(7, 3), 4), "id", RuleHistory.beginning(0, RULES))
+
+
+class Stands:
+    """A partition whose facts the test sets."""
+
+    def __init__(self, stored: StoredState | StateLostError, ends: Sequence[int] = (20,)) -> None:
+        self._stored = stored
+        self._ends = iter(ends)
+        self.starts_at = 0
+        self.keys: set[bytes] = set()
+        self.in_log = SeriesInLog()
+
+    def delay_topic_id(self) -> str:
+        return "id"
+
+    def log_range(self) -> tuple[int, int]:
+        return 0, next(self._ends, 20)
+
+    def uncommitted_end(self) -> int:
+        return 20
+
+    def snapshots_range(self) -> tuple[int, int]:
+        return 0, 20
+
+    def stored(self) -> StoredState | None:
+        if isinstance(self._stored, StateLostError):
+            raise self._stored
+        return self._stored
+
+    def state_starts_at(self) -> int:
+        return self.starts_at
+
+    def state_keys(self) -> set[bytes]:
+        return self.keys
+
+    def staged(self) -> list[Stored]:
+        return []
+
+    def series_key(self) -> bytes:
+        return SERIES_KEY
+
+    def series(self, key: bytes) -> SeriesInLog:
+        assert key == SERIES_KEY
+        return self.in_log
+
+    def group_offset(self) -> int:
+        return -1
+
+    def doubts(self, _: StoredState) -> Doubts:
+        return {}
+
+
+CONTEXT = PartitionContext(TOPIC, 0, "g", Metrics(), SystemClock())
+
+
+def origin(ends: list[int]) -> Origin:
+    """Return the origin when the log of the delay topic has these ends, one at each question."""
+    return read_origin(CONTEXT, Stands(STORED, ends), RULES)
+
+
+def test_a_log_that_ends_behind_the_cursor_is_whole_and_asked_about_once() -> None:
+    assert origin([15]).progress == STORED.progress
+
+
+def test_a_cursor_that_somebody_has_moved_meanwhile_is_no_truncated_log() -> None:
+    """tests/faults/test_zombies.py meets this case: the old owner stopped after fencing, and goes on beside the new
+    one.
+    """
+    assert origin([10, 20]).progress == STORED.progress
+
+
+def test_a_truncated_log_is_refused() -> None:
+    with pytest.raises(RefusedError, match="ends at offset 11, before the cursor 15: its log was truncated"):
+        origin([10, 11])
+
+
+def test_who_gets_no_answer_begins_with_the_bootstrap_servers_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client may know only addresses that no longer exist."""
+    now_s = [0.0]
+
+    class Unanswered:
+        def init_transactions(self, timeout_s: float) -> None:
+            now_s[0] += timeout_s
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", retriable=True))
+
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    producer: Any = Unanswered()
+    with pytest.raises(KafkaException, match="no answer"):
+        fence(producer, lambda: False, "set it")
+    assert FENCE_WITHIN_S < now_s[0] < 2 * FENCE_WITHIN_S
+
+
+LOST = StateLostError("buckets 3 are missing from the state topic: part of the state was lost")
+
+
+WAITED = ((b"bucket/job/0", 5),)
+
+
+class Writes:
+    """Commits each transaction."""
+
+    def commit(self, transaction: Transaction) -> Result:
+        self.written = transaction.state_records("id")
+        return Result(Outcome.COMMITTED)
+
+    def find_refused(self, *_: object) -> Refusals:
+        raise AssertionError
+
+
+def _of_lost_state(
+    monkeypatch: pytest.MonkeyPatch, restored: Restored | None, why_not: str = "", in_log: SeriesInLog | None = None
+) -> Origin:
+    standing = Stands(LOST)
+    standing.in_log = in_log or SeriesInLog()
+    standing.keys = {PROGRESS_KEY, RULES_KEY, manifest_key(0), manifest_key(4), b"held/7/0", b"owed/t/0/3/0/1"}
+    monkeypatch.setattr(takeover, "restored_from", lambda *_: (restored, why_not))
+    return read_origin(CONTEXT, standing, RULES)
+
+
+def test_a_state_that_has_lost_a_part_is_refused_with_the_ways_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RefusedError, match=f"^state topic d.delay-state/0: {LOST}") as refused:
+        _of_lost_state(monkeypatch, None, "it is of another topic")
+    for way_out in (
+        "Restore the state topic",
+        "python -m spark_backfill rebuild",
+        "delay-router start-over d/0",
+        "(There is something to restore the state from, but it is of another topic.)",
+    ):
+        assert way_out in str(refused.value)
+
+
+def test_what_is_left_of_a_lost_state_is_removed_where_a_job_has_made_it_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    restored = Restored(
+        Progress(10_000, BEFORE_ALL, 10_000, 0, 43),
+        RuleHistory.beginning(0, RULES),
+        (MANIFEST,),
+        WAITED,
+    )
+    origin = _of_lost_state(monkeypatch, restored)
+    with_key = restored.progress._replace(series_key=SERIES_KEY)
+    assert (origin.progress, origin.is_stored, origin.held) == (with_key, False, ())
+    assert sorted(origin.stale) == [manifest_key(0), manifest_key(4), b"held/7/0", b"owed/t/0/3/0/1"]
+
+    transactions = Writes()
+    write_origin(transactions, origin)
+    left = [(manifest_key(0), b""), (b"held/7/0", b""), (b"owed/t/0/3/0/1", b""), (manifest_key(4), b"")]
+    found = fold_state([*left, *transactions.written])
+    assert found is not None
+    assert (found.progress, found.buckets, found.held) == (with_key, (MANIFEST,), ())
+    assert found.inventory == Inventory((MANIFEST.bucket_id,))
+
+
+@pytest.mark.parametrize(("gone", "transit_keys"), [([7, 9_000], 0), ([7, 70_000], 1)])
+def test_of_a_state_that_was_made_anew_no_occurrence_is_released_that_another_has_followed(
+    monkeypatch: pytest.MonkeyPatch, gone: list[int], transit_keys: int
+) -> None:
+    restored = Restored(
+        Progress(10_000, BEFORE_ALL, 10_000, 0, 43), RuleHistory.beginning(0, RULES), (MANIFEST,), WAITED
+    )
+    origin = _of_lost_state(monkeypatch, restored, in_log=SeriesInLog(FrozenBitMap64(gone), 1))
+    transactions = Writes()
+    write_origin(transactions, origin)
+    found = fold_state(transactions.written)
+    assert found is not None
+    assert (list(found.mask), found.progress.series_key) == (gone, SERIES_KEY)
+    # Records from C on are dropped as well.
+    assert Transit(found.transit).reaches == (70_001 if transit_keys else 0)
+    assert found.inventory == Inventory((MANIFEST.bucket_id,), 0, 1 + transit_keys, transit_keys)
+
+
+@pytest.mark.parametrize(("inventory", "starts_at"), [(None, 9), (NOTHING_STORED, 0)])
+def test_only_of_a_state_that_does_not_say_what_belongs_to_it_the_beginning_is_asked_for(
+    inventory: Inventory | None, starts_at: int
+) -> None:
+    standing = Stands(replace(STORED, inventory=inventory))
+    standing.starts_at = 9
+    assert read_origin(CONTEXT, standing, RULES).state_starts_at == starts_at
+
+
+def test_the_state_of_version_0_1_0_is_taken_over_as_it_is() -> None:
+    """The files are from that version, whose progress has no inventory."""
+    files = {
+        PROGRESS_KEY: "progress-v1.bin",
+        RULES_KEY: "rules-v1.bin",
+        held_key(4711, 0): "held-v1.bin",
+    }
+    stored = fold_state([(key, golden(name)) for key, name in files.items()])
+    assert stored is not None
+    assert stored.inventory is None
+    standing = Stands(stored, [stored.progress.cursor])
+    standing.delay_topic_id = lambda: stored.delay_topic_id  # type: ignore[method-assign]
+    origin = read_origin(CONTEXT, standing, stored.history.in_force)
+    assert (origin.progress, origin.history) == (stored.progress, stored.history)
+    assert len(origin.held) == 1
+    assert origin.held == stored.held
+    assert origin.changed == ()

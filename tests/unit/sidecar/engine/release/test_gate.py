@@ -1,0 +1,261 @@
+"""Records that a target may not be given yet are held, in order, and no others are."""
+
+from contextlib import nullcontext
+from itertools import chain
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from index.pending import Entry
+from index.record import Record
+from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Schedule
+from sidecar.engine.limits import LIMITS
+from sidecar.engine.payload.records import Scheduled
+from sidecar.engine.release.gate import TRIED_AT_ONCE, Gate
+from sidecar.engine.release.rates import BURST_S, RateLimits, TargetLimit
+from snapshots.held import decode_held, held_key
+
+PAUSED = TargetLimit(paused=True)
+NOW_MS = 5_000
+NOBODY: frozenset[int] = frozenset()
+
+
+class Clock:
+    """Seconds that a test lets pass."""
+
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def entry(offset: int, *targets: str, size: int = 10) -> Entry[Scheduled]:
+    schedule = Schedule(5_000, targets or ("a",), BY_KEY, KEEP_KEY, None, both_times=False)
+    return 5_000, offset, Scheduled(schedule, size, Record(None, b"v", (), 1))
+
+
+def offsets(entries: list[Entry[Scheduled]]) -> list[int]:
+    return [offset for _, offset, _ in entries]
+
+
+def gate(limits: RateLimits | None = None, **gated: TargetLimit) -> Gate:
+    made = Gate(limits or RateLimits(Clock(), nullcontext()), LIMITS)
+    made.use(gated)
+    return made
+
+
+def test_without_limits_nothing_is_held() -> None:
+    made = gate()
+    assert made.hold([entry(1), entry(2, "a", "b")], NOBODY) == []
+    assert (made.records, made.wait_s(NOW_MS), made.resumed(10, NOW_MS), made.state()) == (0, None, [], [])
+    assert made.room_records > 1 << 40
+
+
+def test_a_paused_target_holds_its_own_records_and_those_it_shares() -> None:
+    made = gate(a=PAUSED)
+    assert offsets(made.hold([entry(1), entry(2, "b"), entry(3, "b", "a")], NOBODY)) == [1, 3]
+    assert made.wait_s(NOW_MS) is None
+    assert made.resumed(10, NOW_MS) == []
+    assert [key for key, _ in made.state()] == [held_key(1, 0), held_key(3, 0)]
+
+
+def test_what_is_held_is_counted_for_each_target_that_it_waits_for() -> None:
+    made = gate(a=PAUSED, b=PAUSED)
+    assert made.held_by_target() == {}
+    made.hold([entry(1), entry(2, "b"), entry(3, "b", "a"), entry(4, "c", "a")], NOBODY)
+    assert made.held_by_target() == {"a": 3, "b": 2}
+
+
+def test_it_is_known_when_the_first_of_what_is_held_was_due() -> None:
+    made = gate(a=PAUSED, b=PAUSED)
+    since_ms = [made.held_since_ms]
+    made.hold([entry(1)], NOBODY)
+    since_ms.append(made.held_since_ms)
+    _, offset, (schedule, size, _) = entry(2, "b")
+    made.hold([(AT_ONCE, offset, Scheduled(schedule, size, Record(None, b"v", (), 4_000)))], NOBODY)
+    # A record without a due time was due when it was sent.
+    assert [*since_ms, made.held_since_ms] == [None, NOW_MS, 4_000]
+
+
+def test_what_was_held_leaves_in_order_once_the_target_is_free() -> None:
+    made = gate(a=PAUSED)
+    made.hold([entry(1), entry(4, "b", "a"), entry(2)], NOBODY)
+    made.committed()
+    made.use({})
+    assert made.wait_s(NOW_MS) == 0
+    assert offsets(made.resumed(2, NOW_MS)) == [1, 2]
+    assert made.state() == [(held_key(1, 0), None), (held_key(2, 0), None)]
+    assert offsets(made.resumed(10, NOW_MS)) == [4]
+    assert (made.records, made.resident_bytes) == (0, 0)
+
+
+def test_by_a_clock_that_was_set_back_it_is_not_due_any_more() -> None:
+    made = gate(a=PAUSED)
+    made.hold([entry(1)], NOBODY)
+    made.use({})
+    assert made.resumed(10, NOW_MS - 1) == []
+    assert made.wait_s(NOW_MS - 100) == pytest.approx(0.1)
+    assert offsets(made.resumed(10, NOW_MS)) == [1]
+
+
+def test_what_was_resumed_is_not_held_again() -> None:
+    made = gate(a=PAUSED)
+    assert made.hold([entry(1)], frozenset({1})) == []
+
+
+def test_a_new_owner_holds_what_the_last_one_held() -> None:
+    made = gate(a=PAUSED)
+    made.hold([entry(1), entry(2)], NOBODY)
+    stored = [(key, value) for key, value in made.state() if value is not None]
+    taken_over = Gate(RateLimits(Clock(), nullcontext()), LIMITS, decode_held(stored))
+    taken_over.use({"a": PAUSED})
+    assert (taken_over.records, taken_over.resident_bytes) == (2, made.resident_bytes)
+    assert taken_over.resumed(10, NOW_MS) == []
+    taken_over.use({})
+    assert offsets(taken_over.resumed(10, NOW_MS)) == [1, 2]
+    assert taken_over.state() == [(held_key(1, 0), None), (held_key(2, 0), None)]
+
+
+def test_a_rate_lets_through_what_it_says_and_nothing_passes_what_is_held() -> None:
+    clock = Clock()
+    made = gate(RateLimits(clock, nullcontext()), a=TargetLimit(records_per_second=100))
+    assert offsets(made.hold([entry(n) for n in range(40)], NOBODY)) == list(range(1, 40))
+    clock.now_s += 0.1001
+    assert offsets(made.hold([entry(50)], NOBODY)) == [50]
+    assert offsets(made.resumed(100, NOW_MS)) == list(range(1, 11))
+    assert made.wait_s(NOW_MS) == pytest.approx(LIMITS.resume_every_s)
+    clock.now_s += 10
+    assert len(made.resumed(100, NOW_MS)) == int(100 * BURST_S)
+
+
+def test_one_lane_does_not_hold_up_another() -> None:
+    clock = Clock()
+    made = gate(RateLimits(clock, nullcontext()), a=PAUSED, b=TargetLimit(1_000))
+    made.hold([entry(1), entry(2, "b"), entry(3, "b")], NOBODY)
+    clock.now_s += 1
+    assert offsets(made.resumed(10, NOW_MS)) == [3]
+
+
+def test_the_room_is_bounded() -> None:
+    made = gate(a=PAUSED)
+    made.hold([entry(n) for n in range(LIMITS.held_records)], NOBODY)
+    assert made.room_records == 0
+    made.use({})
+    assert made.room_records > 0, "nothing is held back any more"
+
+
+def test_bytes_may_be_overdrawn_by_one_record() -> None:
+    clock = Clock()
+    limits = RateLimits(clock, nullcontext())
+    limit = [("a", TargetLimit(bytes_per_second=1_000))]
+    assert limits.take(limit, 5_000)
+    assert not limits.take(limit, 1)
+    assert limits.wait_s(limit) == pytest.approx(5.0)
+    clock.now_s += 5.1
+    assert limits.take(limit, 1)
+
+
+def test_tokens_are_taken_of_all_targets_or_of_none() -> None:
+    clock = Clock()
+    limits = RateLimits(clock, nullcontext())
+    one, two = ("a", TargetLimit(10)), ("b", TargetLimit(10))
+    assert limits.take([two], 1)
+    assert not limits.take([one, two], 1)
+    assert limits.take([one], 1)
+
+
+def test_a_process_takes_the_part_that_it_has_of_the_partitions() -> None:
+    limits = RateLimits(Clock(), nullcontext())
+    limit = TargetLimit(100, sources=("d", "e"))
+    assert limits.share(limit) == 1.0, "before anything is known"
+    limits.learn("d", 6)
+    limits.learn("e", 2)
+    for topic in ("d", "d", "other"):
+        limits.enter(topic)
+    assert limits.share(limit) == 0.25
+    limits.leave("d")
+    assert limits.share(limit) == 0.125
+
+
+@given(
+    rate=st.integers(1, 500),
+    steps=st.lists(st.tuples(st.floats(0, 0.5), st.integers(0, 60)), min_size=1, max_size=40),
+)
+def test_never_more_than_the_rate_and_a_burst(rate: int, steps: list[tuple[float, int]]) -> None:
+    clock = Clock()
+    made = gate(RateLimits(clock, nullcontext()), a=TargetLimit(rate))
+    given_out = offset = 0
+    began_s = clock.now_s
+    for passed_s, count in steps:
+        clock.now_s += passed_s
+        given_out += len(made.resumed(1_000, NOW_MS))
+        arrived = [entry(offset + number) for number in range(count)]
+        offset += count
+        given_out += count - len(made.hold(arrived, NOBODY))
+        assert given_out <= rate * (clock.now_s - began_s) + max(1.0, rate * BURST_S) + 1e-6
+    clock.now_s += 10_000
+    while made.records:
+        clock.now_s += 1
+        given_out += len(made.resumed(1_000, NOW_MS))
+    assert given_out == offset
+
+
+def test_what_a_target_may_refuse_is_set_aside_and_tried_a_few_at_a_time() -> None:
+    made = gate()
+    made.set_aside([entry(n) for n in range(40)], ["a"])
+    made.committed()
+    assert made.records == 40
+    assert offsets(made.hold([entry(50), entry(51, "b")], NOBODY)) == [50], "what follows for it stays behind"
+    assert made.wait_s(NOW_MS) == 0
+    tried: list[list[int]] = []
+    while taken := made.resumed(100, NOW_MS):
+        tried.append(offsets(taken))
+        made.committed()
+    assert [*chain.from_iterable(tried)] == [*range(40), 50]
+    assert [len(each) for each in tried] == [TRIED_AT_ONCE, 2 * TRIED_AT_ONCE, 4 * TRIED_AT_ONCE, 13]
+    assert (made.records, made.resident_bytes, made.wait_s(NOW_MS)) == (0, 0, None)
+    assert made.room_records > LIMITS.held_records, "nothing is doubted any more"
+
+
+def test_after_a_refusal_it_is_tried_with_a_few_again() -> None:
+    made = gate()
+    made.set_aside([entry(n) for n in range(60)], ["a"])
+    made.committed()
+    for _ in range(3):
+        made.resumed(100, NOW_MS)
+        made.committed()
+    first, *others = made.resumed(100, NOW_MS)
+    assert len(others) > TRIED_AT_ONCE
+    made.refused()
+    made.set_aside(others, ["a"])
+    made.committed()
+    again = made.resumed(100, NOW_MS)
+    assert offsets(again) == offsets(others)[:TRIED_AT_ONCE]
+    assert first[1] < again[0][1]
+
+
+def test_set_aside_again_in_the_transaction_that_gave_it_out_it_is_still_held_afterwards() -> None:
+    made = gate()
+    made.set_aside([entry(1)], ["a"])
+    made.committed()
+    taken = made.resumed(10, NOW_MS)
+    made.set_aside(taken, ["a"])
+    written = dict(made.state())
+    assert written[held_key(1, 0)] is not None, "the last record of a key counts"
+    made.committed()
+    assert offsets(made.resumed(10, NOW_MS)) == [1]
+
+
+def test_what_is_set_aside_needs_room() -> None:
+    made = gate()
+    assert made.has_room_for([entry(n) for n in range(LIMITS.held_records)])
+    assert not made.has_room_for([entry(n) for n in range(LIMITS.held_records + 1)])
+
+
+def test_no_more_is_given_out_than_fills_a_transaction() -> None:
+    made = gate(a=PAUSED)
+    made.hold([entry(n) for n in range(10)], NOBODY)
+    made.use({})
+    assert offsets(made.resumed(10, NOW_MS, 1)) == [0], "one goes whatever its size"
+    assert len(made.resumed(10, NOW_MS)) == 9

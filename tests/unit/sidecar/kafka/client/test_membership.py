@@ -1,0 +1,56 @@
+"""A member of the group that is fenced, with clients of the test."""
+
+import threading
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from confluent_kafka import KafkaError
+
+from sidecar.kafka.client import membership as group
+from sidecar.kafka.client.membership import MOST_FENCINGS, GroupMember, MembershipError
+from tests.support.hand_clock import HandClock
+
+DAY_S = 86_400.0
+
+
+class FencedClients:
+    """Consumers that are fenced in their first poll, until `times` of them were."""
+
+    def __init__(self, times: int, stopping: threading.Event, apart_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left = times
+        self._stopping = stopping
+        self._apart_s = apart_s
+        self.clock = HandClock()
+        monkeypatch.setattr(group, "AFTER_FENCING_S", 0.0)
+
+    def connect(self, _on_commit: object, _on_error: object) -> Any:
+        consumer = Mock()
+        consumer.poll = self._poll
+        return consumer
+
+    def _poll(self, _timeout_s: float) -> Any:
+        if self.left == 0:
+            self._stopping.set()
+            return None
+        self.left -= 1
+        self.clock.go_on(self._apart_s)
+        message = Mock()
+        message.error.return_value = KafkaError(KafkaError.FENCED_INSTANCE_ID, "fenced", fatal=True)
+        return message
+
+
+def test_a_member_of_the_same_name_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopping = threading.Event()
+    clients = FencedClients(1_000, stopping, apart_s=2.0, monkeypatch=monkeypatch)
+    member = GroupMember(clients.connect, "g", Mock(topics=lambda: ["delay"]), clients.clock)
+    with pytest.raises(MembershipError, match=r"fenced 10 times within 10 minutes; .* same router\.instance_id"):
+        member.run(["delay"], stopping)
+    assert clients.left == 1_000 - MOST_FENCINGS
+
+
+def test_fencings_of_a_long_life_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopping = threading.Event()
+    clients = FencedClients(5 * MOST_FENCINGS, stopping, apart_s=DAY_S, monkeypatch=monkeypatch)
+    GroupMember(clients.connect, "g", Mock(topics=lambda: ["delay"]), clients.clock).run(["delay"], stopping)
+    assert clients.left == 0

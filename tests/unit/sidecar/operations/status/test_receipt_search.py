@@ -1,0 +1,67 @@
+"""The receipt about a record, found by its contents; other records in the topic are passed over."""
+
+import json
+from typing import Any
+
+import pytest
+
+from index.receipts import Outcome
+from sidecar.operations.status.receipt_search import Said, _look
+
+
+class Message:
+    """A record of the receipts topic, as the client hands it over."""
+
+    def __init__(self, value: bytes | None, source: bytes | None = b"d/3/77") -> None:
+        self._value = value
+        self._source = source
+
+    def value(self) -> bytes | None:
+        return self._value
+
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        return [("delay-source", b"forged/3/1"), ("delay-source", self._source)]
+
+
+def look(offset: int, value: bytes | None, source: bytes | None = b"d/3/77") -> Said | None:
+    message: Any = Message(value, source)
+    return _look(offset, message)
+
+
+def receipt(outcome: str, *offsets: int, due: int | None = None, **more: Any) -> bytes:
+    cancelled = [{"offset": offset, "due": 5} for offset in offsets]
+    return json.dumps({"action": "x", "outcome": outcome, "cancelled": cancelled, "due": due, **more}).encode()
+
+
+def test_what_it_names_and_its_control() -> None:
+    value = receipt("cancelled", 12, 30)
+    wanted = Said(77, Outcome.CANCELLED, 2, is_schedule=False)
+    assert (look(12, value), look(30, value), look(77, value)) == (wanted, wanted, wanted)
+    assert look(13, value) is None
+
+
+def test_a_replacement_is_a_schedule_itself() -> None:
+    value = receipt("replaced", 12, due=90)
+    assert look(12, value) == Said(77, Outcome.REPLACED, 1, is_schedule=True)
+    assert look(77, value) is None
+
+
+def test_a_move_is_no_schedule_and_tells_when_another_is_due() -> None:
+    value = receipt("moved", 12, due=90)
+    wanted = Said(77, Outcome.MOVED, 1, is_schedule=False, due_ms=90)
+    assert (look(12, value), look(77, value)) == (wanted, wanted)
+    assert look(12, value.replace(b"90", b"[90]")) is None
+
+
+def test_what_had_no_room_is_counted() -> None:
+    value = receipt("cancelled", omitted={"cancelled": 120_000})
+    assert look(77, value) == Said(77, Outcome.CANCELLED, 120_000, is_schedule=False)
+
+
+@pytest.mark.parametrize(
+    "value", [None, b"", b"{", b"[]", b"\xff", receipt("gone", 12), b'{"outcome": "cancelled", "cancelled": [7]}']
+)
+def test_what_is_no_receipt_is_passed_over(value: bytes | None) -> None:
+    assert look(12, value) is None
+    assert look(12, receipt("cancelled", 12), b"nowhere") is None
+    assert look(12, receipt("cancelled", 12), None) is None
