@@ -53,6 +53,47 @@ In short, with a payload that is a word: a record is decided, waits and leaves, 
 >>> partition.committed.is_done(1_900_000, 7)
 True
 
+Glossary
+--------
+Each word has one meaning in code, errors, logs and documents.
+
+=================  =====================================================================================
+delay topic        the topic that producers write to; its partitions are *delay partitions*
+target topic       the topic that a record is released to
+record             a record of Kafka: key, value, headers, timestamp
+schedule           the decision about an accepted record: due time, targets, id, expiry, recurrence
+due time           the time from which a record may be released (``due_ms``, epoch milliseconds)
+reject             write a record to the rejected topic, with a reason
+release            write a due record to its targets
+pending            accepted, and not yet released, rejected, cancelled or moved
+entry              a pending record in the index: (due, offset, payload)
+cursor, C          the offset below which every record has been indexed
+watermark, W       the (due, offset) up to which every pending entry has been released
+sealed to, S       the offset below which every entry is in a bucket or done
+state topic        the compacted topic with C, W and S of each partition, manifests and rules
+rules              the configured values that decide a record
+rule epoch         the offsets that were indexed under the same rules
+bucket             an immutable set of pending entries, sorted by (due, offset)
+segment            a part of a bucket, one or more records of the snapshots topic
+manifest           the description of a bucket and its segments, in the state topic
+seal               write the oldest pending entries into a bucket
+merge              write several buckets into one
+load               read a segment back into memory shortly before it is due
+trim               delete records of the delay and snapshots topics that nobody needs
+owner              the router that serves a partition; only one can commit for it
+take-over          the steps of a new owner: fence, read the state, index [S, C) again
+round              one turn of an owner: index the records that arrived, release the records that are due
+transaction        a Kafka transaction: released and rejected records together with C, W and S
+control            a record that cancels, moves or replaces schedules with an id
+receipt            the one answer to a control, in the receipts topic
+series             the occurrences of a recurring schedule
+hold               keep a due record back while its target is paused, limited or in doubt
+adopt              take over a bucket that a Spark job has built
+doubt              a partition that may hold a transaction which the brokers have forgotten
+late               released after the due time; the lateness is the difference
+policy             settings that may change while routers run
+=================  =====================================================================================
+
 Nothing here does I/O, reads a clock, starts a thread or logs: time is an argument, and the functions return values that
 the caller acts on. The import rule is enforced by ``tests/unit/test_layering.py``.
 """

@@ -10,7 +10,7 @@ schedule either: it gives a due time and nothing else.
 from collections.abc import Callable
 from typing import Final
 
-from index.headers import CONTROL_PREFIX, RECURRING, Alias, Headers, Role, lowered, quoted
+from index.headers import CONTROL_PREFIX, RECURRING, Alias, HeaderRole, Headers, lowered, quoted
 from index.readers import reader
 from index.rejections import unreadable
 from index.schedule import Action, Control, Reason, Rejection
@@ -20,13 +20,13 @@ REPLACE: Final = CONTROL_PREFIX + "replace"
 MOVE: Final = CONTROL_PREFIX + "move"
 IF_DUE: Final = CONTROL_PREFIX + "if-due"
 NAMES: Final = frozenset((CANCEL, REPLACE, MOVE, IF_DUE))
-_TIMES: Final = (Role.AT, Role.AFTER)
+_TIMES: Final = (HeaderRole.AT, HeaderRole.AFTER)
 
-_read_id: Final = reader(Alias(CANCEL, Role.ID))
-_read_instant: Final = reader(Alias(IF_DUE, Role.AT))
+_read_id: Final = reader(Alias(CANCEL, HeaderRole.ID))
+_read_instant: Final = reader(Alias(IF_DUE, HeaderRole.AT))
 
 
-def control_of(headers: Headers, says: Callable[[str], Role | None]) -> Control | Rejection | None:
+def control_of(headers: Headers, says: Callable[[str], HeaderRole | None]) -> Control | Rejection | None:
     """Read the control of a record; None where it is only a schedule, a rejection where its headers cannot be followed.
 
     ``says`` returns the role of another header, None where the header is the user's.
@@ -63,7 +63,7 @@ def _cancel(given: dict[str, bytes | None], others: set[str]) -> Control | Rejec
 
 
 def _move(
-    given: dict[str, bytes | None], others: dict[Role, tuple[str, bytes | None]], recurs: set[str]
+    given: dict[str, bytes | None], others: dict[HeaderRole, tuple[str, bytes | None]], recurs: set[str]
 ) -> Control | Rejection:
     named = {name for role, (name, _) in others.items() if role not in _TIMES}
     if contradicting := sorted(named | recurs | (given.keys() & {REPLACE})):
@@ -75,13 +75,13 @@ def _move(
     return _control(Action.MOVE, MOVE, given[MOVE], given)
 
 
-def _replace(given: dict[str, bytes | None], others: dict[Role, tuple[str, bytes | None]]) -> Control | Rejection:
+def _replace(given: dict[str, bytes | None], others: dict[HeaderRole, tuple[str, bytes | None]]) -> Control | Rejection:
     if given[REPLACE] != b"true":
         message = f"{REPLACE} {quoted(given[REPLACE])}: only 'true' is a value of it"
         return Rejection(Reason.INVALID_SCHEDULE, message)
-    if Role.ID not in others:
+    if HeaderRole.ID not in others:
         return Rejection(Reason.INVALID_SCHEDULE, f"{REPLACE}: deliver-id says which schedule, and is missing")
-    return _control(Action.REPLACE, *others[Role.ID], given)
+    return _control(Action.REPLACE, *others[HeaderRole.ID], given)
 
 
 def _control(action: Action, name: str, raw: bytes | None, given: dict[str, bytes | None]) -> Control | Rejection:

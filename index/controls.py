@@ -24,8 +24,8 @@ from index.headers import (
     RESERVED,
     SERIES,
     Alias,
+    HeaderRole,
     Headers,
-    Role,
     Unit,
     lowered,
     quoted,
@@ -34,27 +34,36 @@ from index.readers import Reader, RefusedNameError, reader
 from index.rules_stored import RULES_OF_0_1_0
 from index.schedule import BY_KEY, KEEP_KEY, NO_EXPIRY
 
-SLOTS: Final = (Role.AT, Role.AFTER, Role.PARTITION, Role.KEY, Role.ID, Role.EXPIRE, Role.KIND, Role.HOPS)
+SLOTS: Final = (
+    HeaderRole.AT,
+    HeaderRole.AFTER,
+    HeaderRole.PARTITION,
+    HeaderRole.KEY,
+    HeaderRole.ID,
+    HeaderRole.EXPIRE,
+    HeaderRole.KIND,
+    HeaderRole.HOPS,
+)
 _RECURS_SLOT: Final = len(SLOTS)
 """Slot of a flag: the record has a header that makes it recur. Such headers are read later, and together."""
 _CONTROLS_SLOT: Final = _RECURS_SLOT + 1
 """Slot of a flag: the record has a control header (:mod:`index.control_headers`). These are read in the same way."""
 ABSENT: Final[list[Any]] = [None, None, BY_KEY, KEEP_KEY, None, NO_EXPIRY, None, None, False, False]
 _NO_SLOT: Final = -1
-KEY_SLOT: Final = SLOTS.index(Role.KEY)
-_ID_SLOT: Final = SLOTS.index(Role.ID)
-AT_BIT: Final = 1 << SLOTS.index(Role.AT)
-AFTER_BIT: Final = 1 << SLOTS.index(Role.AFTER)
-EXPIRE_BIT: Final = 1 << SLOTS.index(Role.EXPIRE)
+KEY_SLOT: Final = SLOTS.index(HeaderRole.KEY)
+_ID_SLOT: Final = SLOTS.index(HeaderRole.ID)
+AT_BIT: Final = 1 << SLOTS.index(HeaderRole.AT)
+AFTER_BIT: Final = 1 << SLOTS.index(HeaderRole.AFTER)
+EXPIRE_BIT: Final = 1 << SLOTS.index(HeaderRole.EXPIRE)
 
 # Names that people think of, and that are not spelled like the right name.
 _MEANT: Final = {
     CONTROL_PREFIX + guess: CONTROL_PREFIX + role
     for role, guesses in {
-        Role.AT: ("on", "when", "time", "date", "due", "timestamp", "epoch"),
-        Role.AFTER: ("in", "delay", "wait", "delay-ms"),
-        Role.TO: ("topic", "target", "destination"),
-        Role.EXPIRE: ("ttl", "expire", "expiry", "expires"),
+        HeaderRole.AT: ("on", "when", "time", "date", "due", "timestamp", "epoch"),
+        HeaderRole.AFTER: ("in", "delay", "wait", "delay-ms"),
+        HeaderRole.TO: ("topic", "target", "destination"),
+        HeaderRole.EXPIRE: ("ttl", "expire", "expiry", "expires"),
     }.items()
     for guess in guesses
 }
@@ -74,7 +83,7 @@ def with_natives(aliases: Iterable[Alias], *, any_case: bool = True) -> dict[str
     known = {native.name: native for native in NATIVE}
     for given, role, unit in aliases:
         name = lowered(given) if any_case else given
-        alias = Alias(name, Role(role), Unit(unit))
+        alias = Alias(name, HeaderRole(role), Unit(unit))
         if not 1 <= len(name) <= MAX_NAME_CHARS or not name.isprintable():
             raise ValueError(f"alias {given!r}: a header name has 1 to {MAX_NAME_CHARS} printable characters")
         if name in OURS:
@@ -88,7 +97,7 @@ def with_natives(aliases: Iterable[Alias], *, any_case: bool = True) -> dict[str
     return known
 
 
-class Controls(dict[str, Control | None]):
+class ControlHeaders(dict[str, Control | None]):
     """The handling of each header name, or None where it has no meaning: ``controls[name]``.
 
     Names seen are remembered, so that a lookup is one step, up to a limit, because producers choose them.
@@ -104,7 +113,9 @@ class Controls(dict[str, Control | None]):
         self._controlling = NAMES if self._any_case else frozenset()
         self._refuses = self._any_case and not ignores_unknown
         self.aliases = with_natives(aliases, any_case=self._any_case)
-        known = [*self.aliases.values(), Alias(DELAY_HOPS, Role.HOPS)] if self._any_case else self.aliases.values()
+        known = (
+            [*self.aliases.values(), Alias(DELAY_HOPS, HeaderRole.HOPS)] if self._any_case else self.aliases.values()
+        )
         self._known = {alias.name: self._control(alias) for alias in known}
         self.absent_when_null = AT_BIT | AFTER_BIT | EXPIRE_BIT if self._any_case else 0
         """Bits of the roles for which a null value counts as no header: nullable columns of an outbox produce such
@@ -155,7 +166,7 @@ class Controls(dict[str, Control | None]):
         """Return whether a header of this name can only be understood together with other headers."""
         return self[name] in (_RECURS, _CONTROLS)
 
-    def role(self, name: str) -> Role | None:
+    def role(self, name: str) -> HeaderRole | None:
         """Return the role of a header; None where it has no meaning, or one that is read apart."""
         alias = self.alias(name)
         return None if alias is None else alias.role
@@ -179,15 +190,15 @@ class Controls(dict[str, Control | None]):
         return plain in RECURRING or (self._refuses and plain.startswith(CONTROL_PREFIX))
 
     def _control(self, alias: Alias) -> Control | None:
-        if alias.role == Role.IGNORED:
+        if alias.role == HeaderRole.IGNORED:
             return None
-        if alias.role == Role.TO:
+        if alias.role == HeaderRole.TO:
             return _NO_SLOT, 0, None
-        if alias.role == Role.REFUSED:
+        if alias.role == HeaderRole.REFUSED:
             # Its reader always raises.
             return _NO_SLOT, 0, reader(alias)
         slot = SLOTS.index(alias.role)
-        bit = 0 if alias.role == Role.HOPS else 1 << slot
+        bit = 0 if alias.role == HeaderRole.HOPS else 1 << slot
         return slot, bit, reader(alias, short=self._any_case)
 
 

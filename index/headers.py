@@ -82,7 +82,7 @@ _SHOWN_BYTES: Final = 80
 _LOWER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
-class Role(StrEnum):
+class HeaderRole(StrEnum):
     """The role of a control header."""
 
     AT = "at"
@@ -121,39 +121,47 @@ class Alias(NamedTuple):
     """Another name for a control header, and the unit that its producers write."""
 
     name: str
-    role: Role
+    role: HeaderRole
     unit: Unit = Unit.NATIVE
 
 
 PRESETS: Final[Mapping[str, tuple[Alias, ...]]] = {
     "cesium": (
-        Alias("cesium-deliver-at", Role.AT, Unit.MS),
-        Alias("cesium-delay-ms", Role.AFTER, Unit.MS),
+        Alias("cesium-deliver-at", HeaderRole.AT, Unit.MS),
+        Alias("cesium-delay-ms", HeaderRole.AFTER, Unit.MS),
     ),
     "etf1": (
-        Alias("scheduler-epoch", Role.AT, Unit.S),
-        Alias("scheduler-target-topic", Role.TO),
-        Alias("scheduler-target-key", Role.KEY),
+        Alias("scheduler-epoch", HeaderRole.AT, Unit.S),
+        Alias("scheduler-target-topic", HeaderRole.TO),
+        Alias("scheduler-target-key", HeaderRole.KEY),
     ),
     "karafka": (
-        Alias("schedule_target_epoch", Role.AT, Unit.S),
-        Alias("schedule_target_topic", Role.TO),
-        Alias("schedule_target_key", Role.KEY),
-        Alias("schedule_target_partition", Role.PARTITION),
-        Alias("schedule_target_partition_key", Role.REFUSED),
-        Alias("schedule_source_type", Role.KIND),
-        Alias("schedule_schema_version", Role.IGNORED),
+        Alias("schedule_target_epoch", HeaderRole.AT, Unit.S),
+        Alias("schedule_target_topic", HeaderRole.TO),
+        Alias("schedule_target_key", HeaderRole.KEY),
+        Alias("schedule_target_partition", HeaderRole.PARTITION),
+        Alias("schedule_target_partition_key", HeaderRole.REFUSED),
+        Alias("schedule_source_type", HeaderRole.KIND),
+        Alias("schedule_schema_version", HeaderRole.IGNORED),
     ),
     "timebridge": (
-        Alias("X-Timebridge-When", Role.AT, Unit.RFC3339),
-        Alias("X-Timebridge-Where", Role.TO),
+        Alias("X-Timebridge-When", HeaderRole.AT, Unit.RFC3339),
+        Alias("X-Timebridge-Where", HeaderRole.TO),
     ),
 }
 """Header sets of other schedulers, by the name used in the configuration."""
 
 NATIVE: Final = tuple(
     Alias(CONTROL_PREFIX + role, role)
-    for role in (Role.AT, Role.AFTER, Role.TO, Role.KEY, Role.PARTITION, Role.ID, Role.EXPIRE)
+    for role in (
+        HeaderRole.AT,
+        HeaderRole.AFTER,
+        HeaderRole.TO,
+        HeaderRole.KEY,
+        HeaderRole.PARTITION,
+        HeaderRole.ID,
+        HeaderRole.EXPIRE,
+    )
 )
 
 

@@ -16,7 +16,7 @@ from index.id_runs import without
 from index.progress import Position
 
 
-class Lookup:
+class IdLookup:
     """The look-up of some ids, by hash.
 
     >>> lookup = Lookup([b"a" * 16, b"b" * 16])

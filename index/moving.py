@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from index.control_headers import NAMES
-from index.headers import CONTROL_PREFIX, DELAY_SOURCE, Role, lowered
+from index.headers import CONTROL_PREFIX, DELAY_SOURCE, HeaderRole, lowered
 from index.occurrences import NOBODY_ASKED, record_of
 from index.readers import is_certain
 from index.record import Record
@@ -34,7 +34,7 @@ _NOT_KEPT: Final = NAMES | {DELAY_SOURCE}
 
 
 def moved_record(
-    record: Record, schedule: Schedule, says: Callable[[str], Role | None], source: str, due_ms: int, now_ms: int
+    record: Record, schedule: Schedule, says: Callable[[str], HeaderRole | None], source: str, due_ms: int, now_ms: int
 ) -> Record:
     """Return the record of a moved schedule that does not recur, due at ``due_ms``.
 
@@ -54,30 +54,30 @@ def moved_record(
     kept = [
         (name, raw)
         for name, raw in record.headers
-        if says(name) in (None, Role.HOPS) and lowered(name) not in _NOT_KEPT
+        if says(name) in (None, HeaderRole.HOPS) and lowered(name) not in _NOT_KEPT
     ]
-    asked: list[tuple[Role, bytes | None]] = [_when(due_ms, now_ms)]
-    asked += [(Role.TO, target.encode()) for target in schedule.targets]
+    asked: list[tuple[HeaderRole, bytes | None]] = [_when(due_ms, now_ms)]
+    asked += [(HeaderRole.TO, target.encode()) for target in schedule.targets]
     if schedule.partition != BY_KEY:
-        asked.append((Role.PARTITION, b"%d" % schedule.partition))
+        asked.append((HeaderRole.PARTITION, b"%d" % schedule.partition))
     if schedule.key is not KEEP_KEY:
-        asked.append((Role.KEY, schedule.key))
+        asked.append((HeaderRole.KEY, schedule.key))
     if schedule.deliver_id is not None:
-        asked.append((Role.ID, schedule.deliver_id))
+        asked.append((HeaderRole.ID, schedule.deliver_id))
     if schedule.expire_after_ms != NO_EXPIRY:
-        asked.append((Role.EXPIRE, b"%d" % schedule.expire_after_ms))
+        asked.append((HeaderRole.EXPIRE, b"%d" % schedule.expire_after_ms))
     headers = [*kept, *((CONTROL_PREFIX + role, raw) for role, raw in asked), (DELAY_SOURCE, source.encode())]
     return Record(record.key, record.value, headers, now_ms)
 
 
-def _when(due_ms: int, now_ms: int) -> tuple[Role, bytes]:
+def _when(due_ms: int, now_ms: int) -> tuple[HeaderRole, bytes]:
     """Write a due time so that its unit is certain; a time beyond all calendars is written relative to ``now_ms``."""
     if is_certain(due_ms):
-        return Role.AT, b"%d" % due_ms
+        return HeaderRole.AT, b"%d" % due_ms
     try:
-        return Role.AT, (_EPOCH + due_ms * _MS).isoformat(timespec="milliseconds").encode()
+        return HeaderRole.AT, (_EPOCH + due_ms * _MS).isoformat(timespec="milliseconds").encode()
     except OverflowError:
-        return Role.AFTER, b"%d" % (due_ms - now_ms)
+        return HeaderRole.AFTER, b"%d" % (due_ms - now_ms)
 
 
 def moved_occurrence(

@@ -37,7 +37,7 @@ from index.mask import Mask
 from index.names import Names, hash_of
 from index.pending import Entry
 from index.progress import Position
-from index.receipts import Outcome, Receipt, receipt_of
+from index.receipts import ControlOutcome, Receipt, receipt_of
 from index.record import Record
 from index.schedule import Control
 from index.transit import Transit
@@ -179,7 +179,7 @@ class NamedSchedules:
     def spare(self, schedule: Position, moves: Collection[int], why: str) -> None:
         """Leave a schedule where it is, because the moves in flight at these offsets cannot write it again."""
         self._in_flight = [
-            receipt.unmoved(Outcome.NOT_MOVED, why) if receipt.offset in moves else receipt
+            receipt.unmoved(ControlOutcome.NOT_MOVED, why) if receipt.offset in moves else receipt
             for receipt in self._in_flight
         ]
         self._doomed.discard(schedule.offset)

@@ -28,7 +28,7 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-from index.id_lookup import Lookup
+from index.id_lookup import IdLookup
 from index.id_runs import HASH_BYTES, IdRun, Places, insert, places_of, without
 from index.progress import Position
 
@@ -68,7 +68,7 @@ class Names:
         self._longest_shift_ms = 0
         self._is_asked = False
         self._removed: list[tuple[bytes, set[Position]]] = []
-        self.lookup = Lookup()
+        self.lookup = IdLookup()
 
     def __len__(self) -> int:
         """Return the number of places of records that have not been sealed."""
@@ -185,7 +185,7 @@ class Names:
 
     def look_up(self, hashes: Iterable[bytes]) -> None:
         """Look for these ids from now on, and no longer for the earlier ones."""
-        self.lookup = Lookup(hashes)
+        self.lookup = IdLookup(hashes)
 
     def knows(self, id_hash: bytes, offsets: range) -> bool:
         """Return whether all places of this id in a bucket of these offsets are known."""

@@ -8,7 +8,7 @@ record must not come a thousand times too early or too late because of a unit.
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from index.headers import Alias, Role, Unit
+from index.headers import Alias, HeaderRole, Unit
 from index.times import (
     INT64_MAX,
     parse_duration_ms,
@@ -165,35 +165,35 @@ def _refused(_: bytes) -> bytes:
     raise ValueError("not supported here, and ignoring it would deliver something else than was asked for")
 
 
-_READERS: Final[Mapping[tuple[Role, Unit], Reader]] = {
-    (Role.AT, Unit.NATIVE): _at_native,
-    (Role.AT, Unit.MS): _at_ms,
-    (Role.AT, Unit.S): _at_s,
-    (Role.AT, Unit.RFC3339): _at_rfc3339,
-    (Role.AT, Unit.US): _at_us,
-    (Role.AT, Unit.BE_MS): _at_be_ms,
-    (Role.AFTER, Unit.NATIVE): parse_duration_ms,
-    (Role.AFTER, Unit.MS): parse_number,
-    (Role.AFTER, Unit.S): _after_s,
-    (Role.AFTER, Unit.ISO8601): parse_iso_duration_ms,
-    (Role.AFTER, Unit.US): _after_us,
-    (Role.AFTER, Unit.BE_MS): _big_endian,
-    (Role.TO, Unit.NATIVE): _as_is,
-    (Role.KEY, Unit.NATIVE): _as_is,
-    (Role.PARTITION, Unit.NATIVE): _partition,
-    (Role.ID, Unit.NATIVE): _id,
-    (Role.EXPIRE, Unit.NATIVE): parse_duration_ms,
-    (Role.EXPIRE, Unit.MS): parse_number,
-    (Role.EXPIRE, Unit.S): _after_s,
-    (Role.EXPIRE, Unit.ISO8601): parse_iso_duration_ms,
-    (Role.EXPIRE, Unit.US): _after_us,
-    (Role.EXPIRE, Unit.BE_MS): _big_endian,
-    (Role.KIND, Unit.NATIVE): _kind,
-    (Role.REFUSED, Unit.NATIVE): _refused,
-    (Role.IGNORED, Unit.NATIVE): _as_is,
-    (Role.HOPS, Unit.NATIVE): read_hops,
+_READERS: Final[Mapping[tuple[HeaderRole, Unit], Reader]] = {
+    (HeaderRole.AT, Unit.NATIVE): _at_native,
+    (HeaderRole.AT, Unit.MS): _at_ms,
+    (HeaderRole.AT, Unit.S): _at_s,
+    (HeaderRole.AT, Unit.RFC3339): _at_rfc3339,
+    (HeaderRole.AT, Unit.US): _at_us,
+    (HeaderRole.AT, Unit.BE_MS): _at_be_ms,
+    (HeaderRole.AFTER, Unit.NATIVE): parse_duration_ms,
+    (HeaderRole.AFTER, Unit.MS): parse_number,
+    (HeaderRole.AFTER, Unit.S): _after_s,
+    (HeaderRole.AFTER, Unit.ISO8601): parse_iso_duration_ms,
+    (HeaderRole.AFTER, Unit.US): _after_us,
+    (HeaderRole.AFTER, Unit.BE_MS): _big_endian,
+    (HeaderRole.TO, Unit.NATIVE): _as_is,
+    (HeaderRole.KEY, Unit.NATIVE): _as_is,
+    (HeaderRole.PARTITION, Unit.NATIVE): _partition,
+    (HeaderRole.ID, Unit.NATIVE): _id,
+    (HeaderRole.EXPIRE, Unit.NATIVE): parse_duration_ms,
+    (HeaderRole.EXPIRE, Unit.MS): parse_number,
+    (HeaderRole.EXPIRE, Unit.S): _after_s,
+    (HeaderRole.EXPIRE, Unit.ISO8601): parse_iso_duration_ms,
+    (HeaderRole.EXPIRE, Unit.US): _after_us,
+    (HeaderRole.EXPIRE, Unit.BE_MS): _big_endian,
+    (HeaderRole.KIND, Unit.NATIVE): _kind,
+    (HeaderRole.REFUSED, Unit.NATIVE): _refused,
+    (HeaderRole.IGNORED, Unit.NATIVE): _as_is,
+    (HeaderRole.HOPS, Unit.NATIVE): read_hops,
 }
 
-_BEFORE_SHORT: Final[Mapping[tuple[Role, Unit], Reader]] = dict.fromkeys(
-    ((Role.AFTER, Unit.NATIVE), (Role.EXPIRE, Unit.NATIVE)), parse_number_or_iso_ms
+_BEFORE_SHORT: Final[Mapping[tuple[HeaderRole, Unit], Reader]] = dict.fromkeys(
+    ((HeaderRole.AFTER, Unit.NATIVE), (HeaderRole.EXPIRE, Unit.NATIVE)), parse_number_or_iso_ms
 )

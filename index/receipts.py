@@ -11,7 +11,7 @@ from index.record import Record
 from index.schedule import Action, Control
 
 
-class Outcome(StrEnum):
+class ControlOutcome(StrEnum):
     """The outcome of a control, as ``outcome`` in its receipt."""
 
     CANCELLED = "cancelled"
@@ -24,9 +24,9 @@ class Outcome(StrEnum):
 
 _NOTHING_SPREAD: Final[Mapping[int, int]] = MappingProxyType({})
 _DONE: Final = {
-    Action.CANCEL: Outcome.CANCELLED,
-    Action.REPLACE: Outcome.REPLACED,
-    Action.MOVE: Outcome.MOVED,
+    Action.CANCEL: ControlOutcome.CANCELLED,
+    Action.REPLACE: ControlOutcome.REPLACED,
+    Action.MOVE: ControlOutcome.MOVED,
 }
 
 
@@ -52,7 +52,7 @@ class Receipt(NamedTuple):
 
     offset: int
     control: Control
-    outcome: Outcome
+    outcome: ControlOutcome
     cancelled: tuple[Position, ...]
     due_ms: int | None
     record: Record
@@ -65,7 +65,7 @@ class Receipt(NamedTuple):
     @property
     def moved(self) -> Position | None:
         """The schedule that gets another due time: the last of the cancelled ones."""
-        return self.cancelled[-1] if self.outcome is Outcome.MOVED else None
+        return self.cancelled[-1] if self.outcome is ControlOutcome.MOVED else None
 
     @property
     def written(self) -> tuple[Position, ...]:
@@ -83,7 +83,7 @@ class Receipt(NamedTuple):
         cancelled = tuple(place.offset for place in self.written)
         return (*cancelled, self.offset) if self.voids_itself else cancelled
 
-    def unmoved(self, missed: Outcome, why: str = "") -> "Receipt":
+    def unmoved(self, missed: ControlOutcome, why: str = "") -> "Receipt":
         """Return the receipt of a move that could not write its schedule again, and so does not name it.
 
         The outcome is ``missed`` where the move has cancelled no other schedule.
@@ -91,7 +91,7 @@ class Receipt(NamedTuple):
         others = self.cancelled[:-1]
         return self._replace(
             cancelled=others,
-            outcome=Outcome.CANCELLED if others else missed,
+            outcome=ControlOutcome.CANCELLED if others else missed,
             due_ms=None,
             unwritten_count=max(0, self.unwritten_count - 1),
             why=why,
@@ -121,7 +121,7 @@ def receipt_of(
     """
     wanted = control.if_due_ms
     matching = tuple(place for place in pending if wanted in (None, asked_ms.get(place.offset, place.due_ms)))
-    missed = Outcome.CHANGED if pending else Outcome.NOT_PENDING
+    missed = ControlOutcome.CHANGED if pending else ControlOutcome.NOT_PENDING
     outcome = _DONE[control.action] if matching else missed
     if control.action is Action.MOVE:
         moved_to_ms = control.due_ms if matching else None

@@ -18,7 +18,7 @@ occurrence, by the transaction that writes it (:mod:`index.occurrences`).
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from index.headers import RECURRING, SERIES, Alias, Headers, Role, lowered, quoted
+from index.headers import RECURRING, SERIES, Alias, HeaderRole, Headers, lowered, quoted
 from index.readers import reader
 from index.rejections import unreadable
 from index.schedule import AT_ONCE, Reason, Rejection
@@ -39,7 +39,7 @@ SIGNATURE_BYTES: Final = 16
 
 _OURS: Final = RECURRING | {SERIES}
 _SERIES_NUMBERS: Final = 3
-_read_instant: Final = reader(Alias("", Role.AT))
+_read_instant: Final = reader(Alias("", HeaderRole.AT))
 
 
 class Occurrence(NamedTuple):

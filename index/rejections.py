@@ -5,7 +5,7 @@ Messages go into the rejected topic: printable and short, and they name the allo
 
 from typing import Final
 
-from index.headers import Role, quoted
+from index.headers import HeaderRole, quoted
 from index.readers import RefusedNameError, UnitSuspectedError
 from index.schedule import Reason, Rejection
 
@@ -24,7 +24,7 @@ REFUSED_NAME: Final = Rejection(Reason.INVALID_SCHEDULE, "")
 record may have very many."""
 
 
-def repeated(name: str, role: Role) -> Rejection:
+def repeated(name: str, role: HeaderRole) -> Rejection:
     """Return the rejection of a record that gives a role twice."""
     message = f"{name}: '{role}' is given more than once, by this header or an alias of it"
     return Rejection(Reason.AMBIGUOUS_HEADER, message)

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from index.control_headers import control_of
-from index.controls import ABSENT, AFTER_BIT, AT_BIT, SLOTS, Controls, null_value
+from index.controls import ABSENT, AFTER_BIT, AT_BIT, SLOTS, ControlHeaders, null_value
 from index.errors import FormatError
 from index.headers import Headers, StrippedNames, lowered, quoted
 from index.readers import MAX_HOPS
@@ -86,7 +86,7 @@ class Rules(StoredRules):
     """
 
     stripped: StrippedNames = field(init=False, repr=False, compare=False)
-    controls: Controls = field(init=False, repr=False, compare=False)
+    controls: ControlHeaders = field(init=False, repr=False, compare=False)
     spreads: bool = field(init=False, repr=False, compare=False)
     _policy: TargetPolicy = field(init=False, repr=False, compare=False)
     _routes: dict[tuple[bytes | None, ...], tuple[str, ...]] = field(init=False, repr=False, compare=False)
@@ -109,7 +109,9 @@ class Rules(StoredRules):
         if not 0 <= self.spread_ms <= MAX_SPREAD_MS:
             raise ValueError(f"spread_ms {self.spread_ms}: expected 0 (none) to {MAX_SPREAD_MS}")
         forbidden = frozenset(self.forbidden_targets) | {self.topic}
-        controls = Controls(self.aliases, self.version, ignores_unknown=self.ignores_unknown, recurring=self.recurring)
+        controls = ControlHeaders(
+            self.aliases, self.version, ignores_unknown=self.ignores_unknown, recurring=self.recurring
+        )
         named = (alias.name if self.are_of_0_1_0 else lowered(alias.name) for alias in self.aliases)
         targets = TargetRules(self.max_delay_ms, self.target_rules, self.spread_ms)
         derived: dict[str, object] = {

@@ -10,13 +10,23 @@ from itertools import repeat
 from operator import add
 from typing import Any, Final
 
-from index.headers import Role, Unit
+from index.headers import HeaderRole, Unit
 from index.rules import Rules
 from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, NO_EXPIRY, KeepKey, Schedule
 
 _Values = Sequence[bytes | None]
 
-_SUPPORTED: Final = frozenset({Role.AT, Role.AFTER, Role.TO, Role.KEY, Role.PARTITION, Role.ID, Role.EXPIRE})
+_SUPPORTED: Final = frozenset(
+    {
+        HeaderRole.AT,
+        HeaderRole.AFTER,
+        HeaderRole.TO,
+        HeaderRole.KEY,
+        HeaderRole.PARTITION,
+        HeaderRole.ID,
+        HeaderRole.EXPIRE,
+    }
+)
 _PLAIN: Final = frozenset({Unit.NATIVE, Unit.MS})
 _new_tuple = tuple.__new__
 
@@ -32,7 +42,7 @@ def decide_alike(
     if not rules.enabled or rules.spreads or AT_ONCE in dues_ms:
         # Records that a backfill has left to be rejected are at once as well.
         return None
-    found: dict[Role, _Values] = {}
+    found: dict[HeaderRole, _Values] = {}
     to: list[_Values] = []
     for name, column in zip(names, columns, strict=True):
         alias = rules.controls.alias(name)
@@ -40,39 +50,39 @@ def decide_alike(
             return None
         if alias is None:
             continue
-        if alias.role == Role.TO:
+        if alias.role == HeaderRole.TO:
             to.append(column)
             continue
         # A lateness in another unit would be read as another number, without notice.
         if (
             alias.role not in _SUPPORTED
             or alias.role in found
-            or (alias.role == Role.EXPIRE and alias.unit not in _PLAIN)
+            or (alias.role == HeaderRole.EXPIRE and alias.unit not in _PLAIN)
         ):
             return None
         found[alias.role] = column
     targets = _targets(rules, to, len(dues_ms))
     try:
         due_as_told = _dues(found, timestamps_ms, rules.delay_ms)
-        partitions = _numbers(found[Role.PARTITION]) if Role.PARTITION in found else repeat(BY_KEY)
-        lateness = _numbers(found[Role.EXPIRE]) if Role.EXPIRE in found else repeat(NO_EXPIRY)
+        partitions = _numbers(found[HeaderRole.PARTITION]) if HeaderRole.PARTITION in found else repeat(BY_KEY)
+        lateness = _numbers(found[HeaderRole.EXPIRE]) if HeaderRole.EXPIRE in found else repeat(NO_EXPIRY)
     except (ValueError, TypeError):
         return None
     if targets is None or due_as_told != dues_ms:
         return None
-    keys: Iterable[bytes | KeepKey | None] = found.get(Role.KEY, repeat(KEEP_KEY))
-    ids: Iterable[bytes | None] = found.get(Role.ID, repeat(None))
-    both_times = repeat(Role.AT in found and Role.AFTER in found)
+    keys: Iterable[bytes | KeepKey | None] = found.get(HeaderRole.KEY, repeat(KEEP_KEY))
+    ids: Iterable[bytes | None] = found.get(HeaderRole.ID, repeat(None))
+    both_times = repeat(HeaderRole.AT in found and HeaderRole.AFTER in found)
     # It avoids a Python call for each record: this runs for every record that is released.
     columns_of_schedule = zip(dues_ms, targets, partitions, keys, ids, both_times, lateness, repeat(0), strict=False)
     return list(map(_new_tuple, repeat(Schedule), columns_of_schedule))
 
 
-def _dues(found: dict[Role, _Values], timestamps_ms: Sequence[int], delay_ms: int) -> list[int]:
-    if Role.AT in found:
-        return _numbers(found[Role.AT])
-    if Role.AFTER in found:
-        return list(map(add, timestamps_ms, _numbers(found[Role.AFTER])))
+def _dues(found: dict[HeaderRole, _Values], timestamps_ms: Sequence[int], delay_ms: int) -> list[int]:
+    if HeaderRole.AT in found:
+        return _numbers(found[HeaderRole.AT])
+    if HeaderRole.AFTER in found:
+        return list(map(add, timestamps_ms, _numbers(found[HeaderRole.AFTER])))
     if delay_ms:
         return list(map(add, timestamps_ms, repeat(delay_ms)))
     return [AT_ONCE] * len(timestamps_ms)

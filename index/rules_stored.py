@@ -6,7 +6,7 @@ A field of a later version is written only where it differs from its default, so
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from index.headers import Alias, Role, Unit
+from index.headers import Alias, HeaderRole, Unit
 from index.targets import TargetRule
 
 RULES_VERSION: Final = 4
@@ -126,7 +126,9 @@ def fields_of(plain: dict[str, Any]) -> dict[str, Any]:
         "default_target": _typed(plain["default_target"], str),
         "allowed_targets": tuple(_typed(name, str) for name in plain["allowed_targets"]),
         "max_delay_ms": _typed(plain["max_delay_ms"], int),
-        "aliases": tuple(Alias(_typed(name, str), Role(role), Unit(unit)) for name, role, unit in plain["aliases"]),
+        "aliases": tuple(
+            Alias(_typed(name, str), HeaderRole(role), Unit(unit)) for name, role, unit in plain["aliases"]
+        ),
         "forbidden_targets": frozenset(_typed(name, str) for name in plain["forbidden_targets"]),
     }
 

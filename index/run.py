@@ -181,7 +181,7 @@ def in_order(runs: Iterable[Iterable[Entry[P]]]) -> list[Entry[P]]:
     return sorted([entry for run in runs for entry in run])
 
 
-class _Head(Generic[P]):
+class _SourceHead(Generic[P]):
     """The state of a source in a merge: one of its runs, and the part of it that is left."""
 
     def __init__(self, runs: Iterable[Run[P]]) -> None:
@@ -215,7 +215,7 @@ def merged(sources: Iterable[Iterable[Run[P]]]) -> Iterator[Run[P]]:
     >>> [list(run) for run in merged([one, other])]
     [[(1, 1, 'a'), (2, 8, 'c')], [(5, 2, 'b')], [(9, 9, 'd')]]
     """
-    heads = [_Head(source) for source in sources]
+    heads = [_SourceHead(source) for source in sources]
     while heads := [head for head in heads if head.is_there()]:
         # Behind the first of the runs that ends, its source may go on before the others do.
         known_to = min(head.last for head in heads)

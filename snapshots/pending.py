@@ -27,7 +27,7 @@ from snapshots.segment import StoredEntry
 from snapshots.state import StoredState
 
 
-class Told(NamedTuple):
+class PendingSchedule(NamedTuple):
     """A pending schedule as it is told.
 
     ``due_ms`` of one that named no time is that of the record. ``series`` is the offset of the first record of the
@@ -87,10 +87,10 @@ class StoredPending:
             return None
         return schedule, record
 
-    def told(self, offset: int, schedule: Schedule, record: Record) -> Told:
+    def told(self, offset: int, schedule: Schedule, record: Record) -> PendingSchedule:
         """Describe a pending schedule; O(headers)."""
         targets = tuple(dict.fromkeys(schedule.targets))
-        return Told(due_of(schedule, record), targets, schedule.deliver_id, self._series(offset, record))
+        return PendingSchedule(due_of(schedule, record), targets, schedule.deliver_id, self._series(offset, record))
 
     def _series(self, offset: int, record: Record) -> int | None:
         if not self.state.progress.series_key:

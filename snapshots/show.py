@@ -22,7 +22,7 @@ from snapshots.manifest import manifest_key, parse_manifest, segment_key
 from snapshots.mask import parse_mask
 from snapshots.proto import state_pb2
 from snapshots.segment import StoredEntry, decode_segment, parse_segment
-from snapshots.staged import Intent, Staged, intent_key, parse_intent, parse_staged, staged_key
+from snapshots.staged import Intent, StagedBucket, intent_key, parse_intent, parse_staged, staged_key
 from snapshots.transit import parse_transit
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -127,7 +127,7 @@ def _show_manifest(manifest: Manifest, *, segments: bool) -> Iterator[str]:
         yield f"  {id_page_key(manifest.bucket_id, number).decode()}  {_page(page)}"
 
 
-def _show_staged(staged: Staged, *, segments: bool) -> Iterator[str]:
+def _show_staged(staged: StagedBucket, *, segments: bool) -> Iterator[str]:
     manifest = staged.manifest
     yield _line("waits", f"to be adopted, key {staged_key(staged.job, manifest.from_offset).decode()}")
     yield _line("restores", "only for a partition whose state is gone" if staged.restores else "no")

@@ -35,7 +35,7 @@ _MAX_NUMBER = 2**63 - 1
 _M = TypeVar("_M", bound=Message)
 
 
-class Staged(NamedTuple):
+class StagedBucket(NamedTuple):
     """One bucket that waits to be adopted.
 
     * ``job``: which made it, 1 to 64 of ``[a-zA-Z0-9._-]``.
@@ -91,7 +91,7 @@ def staged_page_key(job: str, from_offset: int, number: int, attempt: int | str)
     return b"%b/%020d/id/%06d/%b" % (_checked(job), from_offset, number, _checked(str(attempt)))
 
 
-def encode_staged(staged: Staged) -> bytes:
+def encode_staged(staged: StagedBucket) -> bytes:
     """Value of a ``bucket/...`` record; FormatError when it contradicts itself or is over a cap."""
     _check(staged)
     message = staged_pb2.Staged(
@@ -104,7 +104,7 @@ def encode_staged(staged: Staged) -> bytes:
     return wrap(Kind.STAGED, message.SerializeToString())
 
 
-def decode_staged(key: bytes, value: bytes) -> Staged:
+def decode_staged(key: bytes, value: bytes) -> StagedBucket:
     """Return the staged bucket under ``key``; FormatError names the key of one that cannot be trusted."""
     try:
         staged = parse_staged(value)
@@ -115,11 +115,11 @@ def decode_staged(key: bytes, value: bytes) -> Staged:
     return staged
 
 
-def parse_staged(value: bytes) -> Staged:
+def parse_staged(value: bytes) -> StagedBucket:
     """Return the checked staged bucket of an envelope; FormatError when it cannot be trusted."""
     message = _parsed(staged_pb2.Staged(), Kind.STAGED, value)
     rules, manifest = Rules.from_json(message.rules), manifest_of(message.manifest)
-    staged = Staged(message.job, message.delay_topic_id, rules, manifest, message.restores)
+    staged = StagedBucket(message.job, message.delay_topic_id, rules, manifest, message.restores)
     _check(staged)
     return staged
 
@@ -163,13 +163,13 @@ def latest_of(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict[byte
     return latest
 
 
-def fold_staged(records: Iterable[tuple[bytes | None, bytes | None]]) -> tuple[list[Staged], list[Intent]]:
+def fold_staged(records: Iterable[tuple[bytes | None, bytes | None]]) -> tuple[list[StagedBucket], list[Intent]]:
     """Return the waiting buckets, by offset and job, and the intents of a backfill partition, read in log order.
 
     A later record of a key replaces an earlier one, a null value removes it. FormatError names the key that cannot be
     trusted.
     """
-    staged: list[Staged] = []
+    staged: list[StagedBucket] = []
     intents: list[Intent] = []
     for key, value in latest_of(records).items():
         if key.startswith(STAGED_PREFIX):
@@ -190,7 +190,7 @@ def _parsed(message: _M, kind: Kind, value: bytes) -> _M:
     return message
 
 
-def _check(staged: Staged) -> None:
+def _check(staged: StagedBucket) -> None:
     _checked(staged.job)
     manifest = staged.manifest
     if manifest.bucket_id or manifest.built_from is not None:

@@ -10,7 +10,7 @@ import click
 
 from snapshots.libraries import check_libraries
 from spark_backfill import jars
-from spark_backfill.cli_common import Commands, say
+from spark_backfill.cli_common import JobCommands, say
 
 JOBS: Final = {
     "audit": "spark_backfill.audit.command",
@@ -22,7 +22,7 @@ JOBS: Final = {
 """The module with the command of each job, which is called ``NAME_command`` there."""
 
 
-class Jobs(Commands):
+class Jobs(JobCommands):
     """Finds the command of a job without importing the other jobs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

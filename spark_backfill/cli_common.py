@@ -20,7 +20,7 @@ WRONG_USAGE: Final = 2
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class Commands(click.Group):
+class JobCommands(click.Group):
     """A group whose errors are one clear line and an exit code, never a traceback."""
 
     def invoke(self, ctx: click.Context) -> object:

@@ -22,17 +22,17 @@ _OWN: Final = re.compile(r"^(?:spark_backfill|index)\.errors\.(\w+): (.+)$", re.
 _DATA_LOSS: Final = "Some data may have been lost because they are not available in Kafka any more"
 
 
-class Said(NamedTuple):
+class SparkError(NamedTuple):
     """An error of ours inside one of Spark: the name of its class, and its message."""
 
     name: str
     message: str
 
 
-def said_by_task(text: str) -> Said | None:
+def said_by_task(text: str) -> SparkError | None:
     """Find the error of a task or a commit in the traceback of its Python process; None for other errors."""
     found = _OWN.search(text)
-    return None if found is None else Said(*found.groups())
+    return None if found is None else SparkError(*found.groups())
 
 
 def is_data_loss(text: str) -> bool:

@@ -77,7 +77,7 @@ class Native(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class TaskKernel:
     """The kernel of a task: native code, or Python and the reason."""
 
     native: Native | None
@@ -102,7 +102,7 @@ def asked(environ: Mapping[str, str]) -> str:
     return given
 
 
-def chosen(driver: str = "") -> Kernel:
+def chosen(driver: str = "") -> TaskKernel:
     """Return the kernel of this process, given the driver's choice; the entry points are looked up once."""
     return _off("the driver") if driver == "off" else _of_process()
 
@@ -122,11 +122,11 @@ def told(names: Iterable[str]) -> str:
 
 
 @cache
-def _of_process() -> Kernel:
+def _of_process() -> TaskKernel:
     return found(entry_points(group=GROUP), os.environ)
 
 
-def found(offers: Iterable[EntryPoint], environ: Mapping[str, str]) -> Kernel:
+def found(offers: Iterable[EntryPoint], environ: Mapping[str, str]) -> TaskKernel:
     """Return the kernel of the first usable entry point; without one, the first reason."""
     if environ.get(SWITCH) == "off":
         return _off("the executor")
@@ -138,9 +138,9 @@ def found(offers: Iterable[EntryPoint], environ: Mapping[str, str]) -> Kernel:
             reasons.append(f"it cannot be loaded ({error})")
             continue
         if not (why_not := _why_not(native, environ)):
-            return Kernel(native)
+            return TaskKernel(native)
         reasons.append(why_not)
-    return Kernel(None, reasons[0] if reasons else "the wheel of the router is not installed for this Python")
+    return TaskKernel(None, reasons[0] if reasons else "the wheel of the router is not installed for this Python")
 
 
 def _why_not(native: Native, environ: Mapping[str, str]) -> str:
@@ -151,5 +151,5 @@ def _why_not(native: Native, environ: Mapping[str, str]) -> str:
     return native.why_not(environ)
 
 
-def _off(where: str) -> Kernel:
-    return Kernel(None, f"it is switched off by {SWITCH}=off on {where}")
+def _off(where: str) -> TaskKernel:
+    return TaskKernel(None, f"it is switched off by {SWITCH}=off on {where}")

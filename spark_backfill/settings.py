@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 from index.bucket_rules import PlacementRule, SealRules
 from index.errors import ConfigError
-from index.headers import PRESETS, Alias, Role, Unit
+from index.headers import PRESETS, Alias, HeaderRole, Unit
 from index.rules import Rules
 from index.targets import INTERNAL_PREFIX
 
@@ -217,7 +217,7 @@ def _aliases(configured: str | Mapping[str, str]) -> tuple[Alias, ...]:
         return PRESETS[configured]
     if configured.get("preset"):
         return PRESETS[configured["preset"]]
-    return (Alias(configured["name"], Role(configured["role"]), Unit(configured.get("unit", "native"))),)
+    return (Alias(configured["name"], HeaderRole(configured["role"]), Unit(configured.get("unit", "native"))),)
 
 
 def _quantity(table: Mapping[str, Any], key: str, units: Mapping[str, int], default: str) -> int:

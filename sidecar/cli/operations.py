@@ -10,7 +10,7 @@ from index.errors import DelayRouterError
 from sidecar import clock
 from sidecar.cli.options import json_option
 from sidecar.cli.output import pending_chart, print_json, print_sentence, print_table, shown_time
-from sidecar.cli.side import Chosen, complete_topics, side_options, topic_argument
+from sidecar.cli.side import SideOptions, complete_topics, side_options, topic_argument
 from sidecar.config.units import format_instant, parse_duration_ms
 from sidecar.operations.status.answers import DueRange, Fate, LookupAnswer, PendingAnswer
 from sidecar.policies.policy import Scope, ScopeKind, target_scope, topic_scope
@@ -26,7 +26,7 @@ WAIT_S: Final = 120.0
 @topic_argument()
 @json_option
 @side_options
-def pending_command(topic: str, *, as_json: bool, chosen: Chosen) -> None:
+def pending_command(topic: str, *, as_json: bool, chosen: SideOptions) -> None:
     """Show what is pending in a delay TOPIC: by when it is due, and by target."""
     with chosen as side:
         answer = side.pending(topic)
@@ -65,7 +65,7 @@ def _place(_: click.Context, __: click.Parameter, given: str) -> tuple[str, int,
 @click.argument("place", metavar="TOPIC/PARTITION/OFFSET", callback=_place, shell_complete=complete_topics)
 @json_option
 @side_options
-def lookup_command(place: tuple[str, int, int], *, as_json: bool, chosen: Chosen) -> None:
+def lookup_command(place: tuple[str, int, int], *, as_json: bool, chosen: SideOptions) -> None:
     """Tell what became of one record: pending, released, rejected or unknown."""
     with chosen as side:
         answer = side.lookup(*place)
@@ -129,7 +129,7 @@ def _length_ms(_: click.Context, __: click.Parameter, given: str) -> int:
 )
 @click.option("--reason", default="", metavar="TEXT", help="Shown to whoever asks for the status.")
 @side_options
-def pause_command(topic: str, target: str, *, length_ms: int, reason: str, chosen: Chosen) -> None:
+def pause_command(topic: str, target: str, *, length_ms: int, reason: str, chosen: SideOptions) -> None:
     """Stop releasing from a delay TOPIC, or to a target; what comes in is still indexed."""
     scope = _scope_of(topic, target)
     until_ms = clock.now_ms() + length_ms if length_ms else None
@@ -142,7 +142,7 @@ def pause_command(topic: str, target: str, *, length_ms: int, reason: str, chose
 @topic_argument(required=False)
 @click.option("--target", default="", metavar="TOPIC", help="Give this target topic what was held instead.")
 @side_options
-def resume_command(topic: str, target: str, *, chosen: Chosen) -> None:
+def resume_command(topic: str, target: str, *, chosen: SideOptions) -> None:
     """Release again: what has become due meanwhile leaves at once, in order."""
     scope = _scope_of(topic, target)
     with chosen as side:
@@ -163,7 +163,7 @@ def resume_command(topic: str, target: str, *, chosen: Chosen) -> None:
     help="With --wait: at most so long.",
 )
 @side_options
-def drain_command(topic: str, *, wait: bool, timeout_s: float, chosen: Chosen) -> None:
+def drain_command(topic: str, *, wait: bool, timeout_s: float, chosen: SideOptions) -> None:
     """Seal all partitions of a delay TOPIC and give them up, before maintenance."""
     with chosen as side:
         side.switch(topic_scope(topic), "drained", on=True)
@@ -190,7 +190,7 @@ def _wait_until_drained(side: "Side", topic: str, timeout_s: float) -> None:
 @click.command("undrain")
 @topic_argument()
 @side_options
-def undrain_command(topic: str, *, chosen: Chosen) -> None:
+def undrain_command(topic: str, *, chosen: SideOptions) -> None:
     """Serve the partitions of a delay TOPIC again."""
     with chosen as side:
         side.switch(topic_scope(topic), "drained", on=False)

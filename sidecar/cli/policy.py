@@ -8,7 +8,7 @@ import click
 
 from sidecar.cli.options import json_option
 from sidecar.cli.output import print_entries, print_json, print_table, shown_time
-from sidecar.cli.side import Chosen, complete_topics, side_options, topic_argument
+from sidecar.cli.side import SideOptions, complete_topics, side_options, topic_argument
 from sidecar.policies.policy import DEFAULT, KEYS, Scope, ScopeKind
 
 _LISTS: Final = frozenset({"allowed_targets"})
@@ -49,7 +49,7 @@ def scope_argument(command: Any) -> Any:
 @click.option("--target", default="", metavar="TOPIC", help="Only what holds for records to this target topic.")
 @json_option
 @side_options
-def get_command(topic: str, target: str, *, as_json: bool, chosen: Chosen) -> None:
+def get_command(topic: str, target: str, *, as_json: bool, chosen: SideOptions) -> None:
     """Show what holds for a delay TOPIC and where it comes from, or all policies."""
     if target and not topic:
         raise click.UsageError("--target: name the delay topic, too; what holds for a target depends on it")
@@ -78,7 +78,7 @@ def get_command(topic: str, target: str, *, as_json: bool, chosen: Chosen) -> No
 @policy_group.command("history", short_help="Show who changed which policy, the newest first.")
 @json_option
 @side_options
-def history_command(*, as_json: bool, chosen: Chosen) -> None:
+def history_command(*, as_json: bool, chosen: SideOptions) -> None:
     """Show who changed which policy, the newest first, as far back as the policies topic goes."""
     with chosen as side:
         changes = side.policy_changes()
@@ -111,7 +111,7 @@ def _rows(policies: dict[str, dict[str, Any]]) -> Iterable[tuple[str, str, str]]
 @scope_argument
 @click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...", shell_complete=_complete_settings)
 @side_options
-def set_command(scope: Scope, settings: tuple[str, ...], *, chosen: Chosen) -> None:
+def set_command(scope: Scope, settings: tuple[str, ...], *, chosen: SideOptions) -> None:
     """Set keys in a SCOPE: default, topic/NAME or target/NAME."""
     values = dict(parsed(text) for text in settings)
     with chosen as side:
@@ -124,7 +124,7 @@ def set_command(scope: Scope, settings: tuple[str, ...], *, chosen: Chosen) -> N
 @click.argument("keys", nargs=-1, metavar="[KEY]...", shell_complete=_complete_keys)
 @click.option("--all", "everything", is_flag=True, help="Remove the whole policy of the scope.")
 @side_options
-def unset_command(scope: Scope, keys: tuple[str, ...], *, everything: bool, chosen: Chosen) -> None:
+def unset_command(scope: Scope, keys: tuple[str, ...], *, everything: bool, chosen: SideOptions) -> None:
     """Unset keys in a SCOPE, so that the less specific one decides."""
     if bool(keys) == everything:
         raise click.UsageError("name keys, or --all")

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from index.receipts import Outcome
+from index.receipts import ControlOutcome
 from index.schedule import Decision, Rejection, due_ms_of, schedule_of
 from sidecar import clock
 from sidecar.cli.options import FAILED, Instant, config_option, headers_given, json_option, load
@@ -17,7 +17,7 @@ from sidecar.durations import spoken_duration
 
 if TYPE_CHECKING:
     from sidecar.cli.send import Sent
-    from sidecar.operations.controls.receipts import Told
+    from sidecar.operations.controls.receipts import ReceiptAnswer
 
 
 @click.command("send")
@@ -92,7 +92,7 @@ def send_command(
     released_key = None if deliver_key is None else deliver_key.encode()
     asked = {"every": every, "cron": cron, "timezone": timezone, "until": until, "times": times, "missed": missed}
     recurs = tuple((name, text) for name, text in asked.items() if text)
-    request = send.Request(
+    request = send.ControlRequest(
         at, after, to, released_key, partition, deliver_id, expire_after, headers, recurs, replace, if_due_ms
     )
     record_headers = request.as_headers()
@@ -154,8 +154,8 @@ def _print_sent(sent: "list[Sent]", verdict: Decision, spread_ms: int) -> None:
         click.echo(f"{record.topic}/{record.partition}/{record.offset} {due}")
 
 
-def _print_receipt(topic: str, deliver_id: str, told: "Told") -> None:
-    if told.outcome == Outcome.NOT_PENDING:
+def _print_receipt(topic: str, deliver_id: str, told: "ReceiptAnswer") -> None:
+    if told.outcome == ControlOutcome.NOT_PENDING:
         click.echo(f"nothing was replaced: no other {deliver_id} was pending there")
     for each in told.cancelled:
         click.echo(f"{topic}/{each.partition}/{each.offset} replaced; it was due {shown_time(each.due_ms)}")

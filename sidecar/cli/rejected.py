@@ -8,17 +8,17 @@ import click
 from index.times import parse_number
 from sidecar.cli.options import Instant, headers_given, json_option
 from sidecar.cli.output import print_entries, print_json, print_sentence, shown_time
-from sidecar.cli.side import Chosen, side_options, topic_argument
+from sidecar.cli.side import SideOptions, side_options, topic_argument
 
 if TYPE_CHECKING:
-    from sidecar.operations.rejected.redriving import Report
-    from sidecar.operations.rejected.selection import Selection
+    from sidecar.operations.rejected.redriving import RedriveReport
+    from sidecar.operations.rejected.selection import RejectedSelection
 
 SHOWN: Final = 100
 _MESSAGE_CHARACTERS: Final = 100
 
 
-class Position(click.ParamType[tuple[int, int], Any]):
+class PositionOption(click.ParamType[tuple[int, int], Any]):
     """A position in the rejected topic, given as PARTITION/OFFSET."""
 
     name = "PARTITION/OFFSET"
@@ -46,10 +46,10 @@ def _selecting(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _selection(
     topic: str, codes: tuple[str, ...], ids: tuple[str, ...], since_ms: int | None, until_ms: int | None
-) -> "Selection":
-    from sidecar.operations.rejected.selection import Selection  # noqa: PLC0415 - the help needs no Kafka client
+) -> "RejectedSelection":
+    from sidecar.operations.rejected.selection import RejectedSelection  # noqa: PLC0415 - the help needs no Kafka client
 
-    return Selection(topic, frozenset(codes), frozenset(each.encode() for each in ids), since_ms, until_ms)
+    return RejectedSelection(topic, frozenset(codes), frozenset(each.encode() for each in ids), since_ms, until_ms)
 
 
 @click.group("rejected")
@@ -63,12 +63,12 @@ def rejected_group() -> None:
 @_selecting
 @side_options
 @click.option("--limit", type=click.IntRange(1, 10_000), default=SHOWN, show_default=True, help="Records at most.")
-@click.option("--from", "begin", type=Position(), default="0/0", help="Go on where the page before ended.")
+@click.option("--from", "begin", type=PositionOption(), default="0/0", help="Go on where the page before ended.")
 def list_command(
     topic: str,
     *,
     as_json: bool,
-    chosen: Chosen,
+    chosen: SideOptions,
     codes: tuple[str, ...],
     ids: tuple[str, ...],
     since_ms: int | None,
@@ -123,7 +123,7 @@ def redrive_command(
     topic: str,
     *,
     as_json: bool,
-    chosen: Chosen,
+    chosen: SideOptions,
     codes: tuple[str, ...],
     ids: tuple[str, ...],
     since_ms: int | None,
@@ -136,11 +136,11 @@ def redrive_command(
 ) -> None:
     """Copy rejected records back into their delay TOPIC, each exactly once; safe to repeat."""
     # The help and a completion need no Kafka client.
-    from sidecar.operations.rejected.redriving import Order  # noqa: PLC0415
+    from sidecar.operations.rejected.redriving import Redrive  # noqa: PLC0415
     from sidecar.operations.rejected.selection import HeaderChanges  # noqa: PLC0415
 
     selection = _selection(topic, codes, ids, since_ms, until_ms)
-    order = Order(selection, HeaderChanges(drop, put), max_redriven, most, dry_run)
+    order = Redrive(selection, HeaderChanges(drop, put), max_redriven, most, dry_run)
     with chosen as side:
         report = side.redrive(order, _show_progress)
     if as_json:
@@ -157,6 +157,6 @@ def redrive_command(
         print_sentence(f"{left:,} are left for the next run: one call of the admin API drives so many; repeat it")
 
 
-def _show_progress(report: "Report") -> None:
+def _show_progress(report: "RedriveReport") -> None:
     if report.to_drive:
         click.echo(f"{report.driven:,} of {report.to_drive:,}", err=True)

@@ -7,12 +7,12 @@ import click
 
 from sidecar.cli.options import Command, Instant, config_option, json_option, load
 from sidecar.cli.output import print_json, print_table, shown_time
-from sidecar.cli.side import Chosen, side_options, topic_argument
+from sidecar.cli.side import SideOptions, side_options, topic_argument
 
 if TYPE_CHECKING:
     from sidecar.operations.asking.side import Side
-    from sidecar.operations.controls.receipts import Told
-    from sidecar.operations.finding.wanted import Wanted
+    from sidecar.operations.controls.receipts import ReceiptAnswer
+    from sidecar.operations.finding.wanted import ScheduleFilter
     from sidecar.operations.status.answers import ScheduleAnswer
 
 SHOWN: Final = 100
@@ -42,13 +42,13 @@ def schedules_command(
     key: str | None,
     limit: int,
     begin: str,
-    chosen: Chosen,
+    chosen: SideOptions,
 ) -> None:
     """Show what is pending in a delay TOPIC, without values; keys, where they may be seen, with --json."""
-    from sidecar.operations.finding.wanted import Wanted  # noqa: PLC0415 - the help needs no Kafka client
+    from sidecar.operations.finding.wanted import ScheduleFilter  # noqa: PLC0415 - the help needs no Kafka client
 
     raw_id, raw_key = (None if given is None else given.encode() for given in (deliver_id, key))
-    wanted = Wanted(topic, raw_id, due_from_ms, due_to_ms, target, raw_key)
+    wanted = ScheduleFilter(topic, raw_id, due_from_ms, due_to_ms, target, raw_key)
     with chosen as side:
         found, next_from = _found(side, wanted, begin, limit)
     if as_json:
@@ -62,7 +62,7 @@ def schedules_command(
         click.echo(f"There may be more: --from {next_from}")
 
 
-def _found(side: "Side", wanted: "Wanted", begin: str, limit: int) -> "tuple[list[ScheduleAnswer], str | None]":
+def _found(side: "Side", wanted: "ScheduleFilter", begin: str, limit: int) -> "tuple[list[ScheduleAnswer], str | None]":
     """Read page after page up to the limit, since a page that finds little may end before it is full."""
     found: list[ScheduleAnswer] = []
     next_from: str | None = begin
@@ -160,11 +160,11 @@ def move_command(
         click.echo(f"due {shown_time(told.due_ms)} from now on")
 
 
-def _carried_out(topic: str, deliver_id: str, config_file: Path | None, wait_s: int, **asked: Any) -> "Told":
+def _carried_out(topic: str, deliver_id: str, config_file: Path | None, wait_s: int, **asked: Any) -> "ReceiptAnswer":
     # The help and a completion need no Kafka client.
     from sidecar.cluster.topics import reach  # noqa: PLC0415
     from sidecar.operations.controls import ordering  # noqa: PLC0415
 
     config = load(config_file)
-    order = ordering.Order(deliver_id.encode(), **asked)
+    order = ordering.ControlOrder(deliver_id.encode(), **asked)
     return ordering.carry_out(config, reach.connect(config), config.require_delay_topic(topic), order, wait_s)

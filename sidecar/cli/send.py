@@ -55,7 +55,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ControlRequest:
     """The requested control headers; an empty field is one that was not given.
 
     ``recurs`` has the headers of recurring schedules by their role. ``if_due_ms`` is a condition on the schedule that

@@ -18,7 +18,7 @@ API_ENV: Final = "DELAY_ROUTER_API"
 TOKEN_ENV: Final = "DELAY_ROUTER_TOKEN_FILE"  # noqa: S105 - the name of a variable
 
 
-class Chosen:
+class SideOptions:
     """The chosen options; a context manager that opens the chosen side and closes it at the end."""
 
     def __init__(
@@ -73,7 +73,7 @@ def side_options(command: Callable[..., Any]) -> Callable[..., Any]:
         config_file: Path | None, api: str, token_file: Path | None, ca_file: Path | None, **others: Any
     ) -> object:
         topic = others.get("topic") or ""
-        return command(chosen=Chosen(config_file, api, token_file, ca_file, topic), **others)
+        return command(chosen=SideOptions(config_file, api, token_file, ca_file, topic), **others)
 
     joined = click.option("--ca-file", type=path, help="With --api: certificates to trust.")(joined)
     joined = click.option("--token-file", type=path, envvar=TOKEN_ENV, help="With --api: a file with the token.")(

@@ -15,7 +15,7 @@ from sidecar.cli.output import (
     print_sentence,
     print_table,
 )
-from sidecar.cli.side import Chosen, side_options, topic_argument
+from sidecar.cli.side import SideOptions, side_options, topic_argument
 from sidecar.operations.asking import router_answers as status
 
 # The shapes of answers are loaded together with an answer: a completion, or the help, needs none.
@@ -32,7 +32,7 @@ WATCH_EVERY_S: Final = 2.0
 @click.option("--watch", is_flag=True, help="Show it again every two seconds, until Ctrl-C.")
 @click.option("--url", default="", help="One router by itself, at its [http] listen: also totals and lateness.")
 @side_options
-def status_command(topic: str, *, as_json: bool, wide: bool, watch: bool, url: str, chosen: Chosen) -> None:
+def status_command(topic: str, *, as_json: bool, wide: bool, watch: bool, url: str, chosen: SideOptions) -> None:
     """Show what the group of routers holds: every delay topic, or one TOPIC.
 
     Ends with 1 when a partition is served by no router.

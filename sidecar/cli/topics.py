@@ -163,7 +163,7 @@ def _print_kafka_user(config: Config, principal: str | None, jobs: tuple[str, ..
         click.echo(line)
 
 
-def _needed(config: Config, jobs: tuple[str, ...]) -> acls.Needed:
+def _needed(config: Config, jobs: tuple[str, ...]) -> acls.NeededRights:
     config.require_delay_topics()
     return acls_jobs.needed(config, jobs) if jobs else acls.needed(config)
 

@@ -6,7 +6,7 @@ from typing import Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
 from index.bucket_rules import SealRules
-from index.headers import PRESETS, Alias, Role, Unit
+from index.headers import PRESETS, Alias, HeaderRole, Unit
 from sidecar.config.units import Count, DurationMs, SizeBytes, format_duration
 from sidecar.config.value_types import OptionalTopicName, TargetPattern, TopicName
 
@@ -57,7 +57,7 @@ class AliasConfig(Section):
 
     def expanded(self) -> tuple[Alias, ...]:
         """Return the headers that the alias stands for, in the terms of ``index.headers``."""
-        return PRESETS[self.preset] if self.preset else (Alias(self.name, Role(self.role), Unit(self.unit)),)
+        return PRESETS[self.preset] if self.preset else (Alias(self.name, HeaderRole(self.role), Unit(self.unit)),)
 
 
 class DelayTopicConfig(Section):

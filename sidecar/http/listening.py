@@ -31,7 +31,7 @@ IDLE_AFTER_S: Final = 1.0
 """Age from which a connection without a request counts as idle; a younger one may not have asked yet."""
 
 
-class Places(NamedTuple):
+class ConnectionLimits(NamedTuple):
     """Most connections of a listener, in all and of one client (an IPv4 address, or an IPv6 network /64)."""
 
     connections: int
@@ -53,7 +53,7 @@ class _Accepted:
 class ListeningSocket(socket.socket):
     """A listening socket of one event loop; `busy` returns the descriptors of connections with a request under way."""
 
-    def __init__(self, family: int, kind: int, protocol: int, places: Places) -> None:
+    def __init__(self, family: int, kind: int, protocol: int, places: ConnectionLimits) -> None:
         super().__init__(family, kind, protocol)
         self.busy: Callable[[], Collection[int]] = frozenset
         self._places = places
@@ -106,7 +106,7 @@ def client_of(address: Any) -> str:
     return host
 
 
-def bind(config: Listener, section: str, places: Places) -> ListeningSocket:
+def bind(config: Listener, section: str, places: ConnectionLimits) -> ListeningSocket:
     """Return a listening socket for the address of a section of the configuration; raise ConfigError without one."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(

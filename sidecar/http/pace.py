@@ -23,7 +23,7 @@ MAX_BUCKETS: Final = 2_000
 """Most buckets. Rotated tokens leave a bucket behind; beyond this number all buckets begin anew."""
 
 
-class _Bucket:
+class _PaceBucket:
     def __init__(self, left: float, filled_s: float) -> None:
         self.left = left
         self.filled_s = filled_s
@@ -34,14 +34,14 @@ class Pace:
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
-        self._buckets: dict[str, _Bucket] = {}
+        self._buckets: dict[str, _PaceBucket] = {}
 
     def wait_s(self, caller: str, rate: Rate) -> float:
         """Take one request from the bucket of a caller; return 0, or the wait in seconds when the bucket is empty."""
         now_s = self._now_s()
         if len(self._buckets) > MAX_BUCKETS:
             self._buckets.clear()
-        bucket = self._buckets.setdefault(caller, _Bucket(rate.burst, now_s))
+        bucket = self._buckets.setdefault(caller, _PaceBucket(rate.burst, now_s))
         bucket.left = min(rate.burst, bucket.left + (now_s - bucket.filled_s) * rate.per_s)
         bucket.filled_s = now_s
         if bucket.left < 1:

@@ -17,11 +17,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from index.errors import DelayRouterError
 from sidecar.config.listeners import Listener
-from sidecar.http.listening import ACCEPTED_AT_ONCE, Places, bind
+from sidecar.http.listening import ACCEPTED_AT_ONCE, ConnectionLimits, bind
 
 MAX_REQUEST_LINE_BYTES: Final = 8_192
 MAX_HEADER_BYTES: Final = 16_384
-PLACES: Final = Places(connections=256, of_one_client=128)
+PLACES: Final = ConnectionLimits(connections=256, of_one_client=128)
 
 HEADERS_WITHIN_S: Final = 10.0
 ANSWERED_WITHIN_S: Final = 30.0

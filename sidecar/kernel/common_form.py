@@ -7,25 +7,25 @@ record, once for each.
 from dataclasses import fields
 from typing import Final, Self
 
-from index.headers import Role, Unit
+from index.headers import HeaderRole, Unit
 from index.rules import RULES_VERSION, Rules
 from index.schedule import Schedule
 from index.targets import TargetRules
 
 _NOTHING: Final = 0
 _ROLES: Final = {
-    Role.AT: 1,
-    Role.AFTER: 2,
-    Role.TO: 3,
-    Role.KEY: 4,
-    Role.PARTITION: 5,
-    Role.ID: 6,
-    Role.EXPIRE: 7,
+    HeaderRole.AT: 1,
+    HeaderRole.AFTER: 2,
+    HeaderRole.TO: 3,
+    HeaderRole.KEY: 4,
+    HeaderRole.PARTITION: 5,
+    HeaderRole.ID: 6,
+    HeaderRole.EXPIRE: 7,
 }
 _NOT_COMMON: Final = 15
 _DIGITS: Final = 16
 _TEXT: Final = 32
-_TIMES: Final = frozenset({Role.AT, Role.AFTER, Role.EXPIRE})
+_TIMES: Final = frozenset({HeaderRole.AT, HeaderRole.AFTER, HeaderRole.EXPIRE})
 _NOTATIONS: Final = {Unit.NATIVE: _DIGITS | _TEXT, Unit.MS: _DIGITS, Unit.RFC3339: _TEXT}
 """Notations of times that native code reads; Python reads times in any other unit."""
 

@@ -26,7 +26,7 @@ _SUPPRESSED: Final = re.compile(r", \d+ identical error\(s\) suppressed")
 Told = Callable[..., Any]
 
 
-class _Kind:
+class _LineKind:
     def __init__(self, now_s: float) -> None:
         self.heard_s = now_s
         self.again = 0
@@ -41,7 +41,7 @@ class Repeats:
         self._tell = tell
         self._now_s = now_s
         self._lock = threading.RLock()
-        self._kinds: dict[str, _Kind] = {}
+        self._kinds: dict[str, _LineKind] = {}
         self._told_s = now_s()
         self._unsaid = 0
 
@@ -54,7 +54,7 @@ class Repeats:
                 kind = f"{library}: other lines"
             known = self._kinds.get(kind)
             if known is None:
-                self._kinds[kind] = _Kind(now_s)
+                self._kinds[kind] = _LineKind(now_s)
                 return True
             known.heard_s = now_s
             known.again += 1

@@ -30,7 +30,7 @@ from sidecar import clock
 from sidecar.config.model import Config
 from sidecar.config.units import format_instant
 from sidecar.kafka.client.admin import topic_facts
-from sidecar.policies.origin import NOBODY, Origin
+from sidecar.policies.origin import NOBODY, ChangeOrigin
 from sidecar.policies.policy import (
     MAX_POLICY_BYTES,
     PAUSE_TERMS,
@@ -68,7 +68,7 @@ class Operations:
         admin: AdminClient,
         policies: Policies,
         now_ms: Callable[[], int] = clock.now_ms,
-        origin: Origin = NOBODY,
+        origin: ChangeOrigin = NOBODY,
     ) -> None:
         self._config = config
         self._admin = admin
@@ -77,7 +77,7 @@ class Operations:
         self.origin = origin
         self._lock = threading.Lock()
 
-    def by(self, origin: Origin) -> Self:
+    def by(self, origin: ChangeOrigin) -> Self:
         """Return operations whose changes name this origin."""
         made = copy(self)
         made.origin = origin

@@ -27,7 +27,7 @@ MAX_CHARACTERS: Final = 200
 """The most characters of a header; no name is longer."""
 
 
-class Origin(NamedTuple):
+class ChangeOrigin(NamedTuple):
     """The origin of a change of a policy; an empty field is not known."""
 
     by: str = ""
@@ -40,7 +40,7 @@ class Origin(NamedTuple):
         return [(name, text[:MAX_CHARACTERS].encode("utf-8", "replace")) for name, text in told if text]
 
 
-NOBODY: Final = Origin()
+NOBODY: Final = ChangeOrigin()
 
 
 class Change(NamedTuple):
@@ -48,7 +48,7 @@ class Change(NamedTuple):
 
     scope: Scope
     policy: Policy | None
-    origin: Origin
+    origin: ChangeOrigin
     at_ms: int
 
     def as_json(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def remembered(changes: tuple[Change, ...], change: Change) -> tuple[Change, ...
     return (*changes, change)[-MOST_CHANGES:]
 
 
-def origin_of(headers: Iterable[tuple[str, bytes | None]]) -> Origin:
+def origin_of(headers: Iterable[tuple[str, bytes | None]]) -> ChangeOrigin:
     """Return the origin in the headers of a record; the last header of a name counts."""
     told = {name: (raw or b"").decode("utf-8", "replace")[:MAX_CHARACTERS] for name, raw in headers}
-    return Origin(told.get(CHANGED_BY, ""), told.get(CHANGED_THROUGH, ""), told.get(CHANGED_FROM, ""))
+    return ChangeOrigin(told.get(CHANGED_BY, ""), told.get(CHANGED_THROUGH, ""), told.get(CHANGED_FROM, ""))

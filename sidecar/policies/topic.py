@@ -19,7 +19,7 @@ from sidecar.kafka.client import clients
 from sidecar.kafka.client.admin import MISSING
 from sidecar.kafka.client.errors import error_of
 from sidecar.kafka.reading.scan import NO_END, PartitionScan, Why, learn_leaders, range_of
-from sidecar.policies.origin import NOBODY, Change, Origin, origin_of, remembered
+from sidecar.policies.origin import NOBODY, Change, ChangeOrigin, origin_of, remembered
 from sidecar.policies.policy import Policy, Scope, ScopeKind, decode, encode, scope_of
 from sidecar.policies.table import NO_POLICIES, PolicyTable, refuse_impossible, with_policy, without_reading
 
@@ -137,7 +137,7 @@ class PoliciesOnDemand:
             reader.close()
 
 
-def write_policy(config: Config, scope: Scope, policy: Policy | None, origin: Origin = NOBODY) -> None:
+def write_policy(config: Config, scope: Scope, policy: Policy | None, origin: ChangeOrigin = NOBODY) -> None:
     """Write or remove a policy, with the origin; raise KafkaException unless every in-sync replica has the record."""
     topic = config.router.policies_topic
     if not topic:

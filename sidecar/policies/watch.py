@@ -27,7 +27,7 @@ from sidecar.kafka.client.commands import acl_command
 from sidecar.kafka.client.errors import text_of
 from sidecar.kafka.reading.following import TopicFollower
 from sidecar.metrics import PREFIX
-from sidecar.policies.origin import NOBODY, Origin
+from sidecar.policies.origin import NOBODY, ChangeOrigin
 from sidecar.policies.policy import Scope
 from sidecar.policies.table import NO_POLICIES, WITHOUT_POLICIES, Policies, PolicyTable
 from sidecar.policies.topic import PolicyReader
@@ -155,7 +155,7 @@ class PolicyWatch(TopicFollower):
             self._stopping.wait(POLL_S)
 
 
-def _last_origin(table: PolicyTable, scope: Scope) -> Origin:
+def _last_origin(table: PolicyTable, scope: Scope) -> ChangeOrigin:
     """Return the origin of the last change of a scope; NOBODY if the topic does not have it any more."""
     return next((change.origin for change in reversed(table.changes) if change.scope == scope), NOBODY)
 

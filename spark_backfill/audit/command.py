@@ -12,7 +12,7 @@ from rich.console import Console
 
 from index.errors import ConfigError
 from spark_backfill import session
-from spark_backfill.audit.scope import SPLIT_RECORDS, Edge, Request, Selection
+from spark_backfill.audit.scope import SPLIT_RECORDS, AuditRequest, AuditSelection, Edge
 from spark_backfill.audit.table import GROUPS, SAMPLES, Tally, notes, table, verdict
 from spark_backfill.cli_common import FAILED, conf_option, config_option, kafka_option, say
 from spark_backfill.settings import DelayTopic, Settings, load
@@ -84,9 +84,9 @@ def audit_command(
 
     settings = load(config_file)
     options = connector_options(settings.kafka, kafka_options)
-    request = Request(
+    request = AuditRequest(
         topics=_topics(settings, names),
-        selection=Selection(frozenset(partitions), edge(start, "--from"), edge(end, "--to")),
+        selection=AuditSelection(frozenset(partitions), edge(start, "--from"), edge(end, "--to")),
         targets=tuple(targets),
         grace_ms=grace_ms,
         settle_s=settle_ms / 1000,

@@ -24,7 +24,7 @@ from index.errors import ConfigError
 from spark_backfill import cluster
 from spark_backfill.audit.facts import Scene, facts
 from spark_backfill.audit.history import horizons, read_from
-from spark_backfill.audit.scope import Judged, Request, committed_ends, judged, receipts_of, targets_of
+from spark_backfill.audit.scope import AuditRequest, Judged, committed_ends, judged, receipts_of, targets_of
 from spark_backfill.audit.summary import cells, counted, findings, with_place
 from spark_backfill.audit.table import GROUPS, NO_RECORDS, SAMPLES, Tally, tally
 from spark_backfill.audit.verdicts import verdicts
@@ -38,7 +38,7 @@ class Pinned:
     """Step 1 of the audit: the judged records, and the moment when the audit began."""
 
     admin: AdminClient
-    request: Request
+    request: AuditRequest
     judged: tuple[Judged, ...]
     began_ms: int
     grace_ends_s: float
@@ -75,7 +75,7 @@ class Audited:
         findings(self._cells).write.mode("errorifexists").parquet(f"{path}/findings")
 
 
-def pin(settings: Settings, request: Request) -> Pinned:
+def pin(settings: Settings, request: AuditRequest) -> Pinned:
     """Pin the judged records before Spark starts, so that the grace period passes meanwhile."""
     admin = cluster.connect(settings)
     began_ms = time.time_ns() // 1_000_000
@@ -150,7 +150,7 @@ def _scene(settings: Settings, pinned: Pinned, say: Say) -> tuple[Scene, dict[st
     return scene, oldest
 
 
-def _targets(request: Request, existing: Iterable[str]) -> list[str]:
+def _targets(request: AuditRequest, existing: Iterable[str]) -> list[str]:
     existing = list(existing)
     if not request.targets:
         return sorted({name for topic in request.topics for name in targets_of(topic, existing)})

@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-from index.headers import DELAY_SPREAD, NATIVE, PROVENANCE, Alias, Role, Unit
+from index.headers import DELAY_SPREAD, NATIVE, PROVENANCE, Alias, HeaderRole, Unit
 
 AT_ONCE: Final = 0
 """Due time of a record that names none."""
@@ -52,7 +52,7 @@ _NEGATIVE_HEX: Final = r"\A[89A-F]"
 _LONG_BYTES: Final = 8
 _MICROS_PER_MS: Final = 1_000
 _UPPER, _LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
-_TIMES: Final = frozenset({Role.AT, Role.AFTER})
+_TIMES: Final = frozenset({HeaderRole.AT, HeaderRole.AFTER})
 _RECURS: Final = ("deliver-every", "deliver-cron")
 _DURATION_UNITS_MS: Final = (604_800_000, 86_400_000, 3_600_000, 60_000, 1_000)
 
@@ -80,11 +80,11 @@ class Protocol:
 
     def due_ms(self, control: Column, timestamp_ms: Column) -> Column:
         """Compute the due time in epoch ms, AT_ONCE or UNREADABLE."""
-        at, after = self._of(control, Role.AT), self._of(control, Role.AFTER)
-        at_ms = f.greatest(self._read(f.get(at, f.lit(0)), Role.AT), f.lit(0).cast(_LONG))
-        after_ms = f.try_add(timestamp_ms, self._read(f.get(after, f.lit(0)), Role.AFTER))
+        at, after = self._of(control, HeaderRole.AT), self._of(control, HeaderRole.AFTER)
+        at_ms = f.greatest(self._read(f.get(at, f.lit(0)), HeaderRole.AT), f.lit(0).cast(_LONG))
+        after_ms = f.try_add(timestamp_ms, self._read(f.get(after, f.lit(0)), HeaderRole.AFTER))
         # greatest() ignores nulls, and a null here marks an unreadable value.
-        at_ms = f.when(self._read(f.get(at, f.lit(0)), Role.AT).isNotNull(), at_ms)
+        at_ms = f.when(self._read(f.get(at, f.lit(0)), HeaderRole.AT).isNotNull(), at_ms)
         due = (
             f.when((f.size(at) > 1) | (f.size(after) > 1), f.lit(None).cast(_LONG))
             .when(f.size(at) == 1, at_ms)
@@ -95,15 +95,17 @@ class Protocol:
 
     def targets(self, control: Column) -> Column:
         """Return the names of the requested targets, as an array of strings; empty when the record names none."""
-        return f.transform(self._of(control, Role.TO), lambda each: f.coalesce(each["value"].cast("string"), f.lit("")))
+        return f.transform(
+            self._of(control, HeaderRole.TO), lambda each: f.coalesce(each["value"].cast("string"), f.lit(""))
+        )
 
     def has_id(self, control: Column) -> Column:
         """Return true if the record has an id by which it can be cancelled."""
-        return f.size(self._of(control, Role.ID)) > 0
+        return f.size(self._of(control, HeaderRole.ID)) > 0
 
     def released_key(self, control: Column, key: Column) -> Column:
         """Return the key of the released record."""
-        given = self._of(control, Role.KEY)
+        given = self._of(control, HeaderRole.KEY)
         return f.when(f.size(given) > 0, f.get(given, f.lit(0))["value"]).otherwise(key)
 
     def _due_without_time(self, control: Column, timestamp_ms: Column) -> Column:
@@ -118,13 +120,13 @@ class Protocol:
         ours = plain(name).startswith(CONTROL_PREFIX)
         return ours | plain(name).isin(self._alias_names) if self._alias_names else ours
 
-    def _of(self, control: Column, role: Role) -> Column:
+    def _of(self, control: Column, role: HeaderRole) -> Column:
         names = sorted({alias.name for alias in self._aliases if alias.role == role})
         found = f.filter(control, lambda each: plain(each["key"]).isin(names))
         # A null time counts as no header.
         return f.filter(found, lambda each: each["value"].isNotNull()) if role in _TIMES else found
 
-    def _read(self, header: Column, role: Role) -> Column:
+    def _read(self, header: Column, role: HeaderRole) -> Column:
         """Read the milliseconds of a time header, in the unit of its name; null when it cannot be read."""
         value, name = header["value"], plain(header["key"])
         units = {alias.name: alias.unit for alias in self._aliases if alias.role == role}
@@ -196,7 +198,7 @@ def any_of(flags: Iterable[Column]) -> Column:
     return result
 
 
-def _milliseconds(value: Column, role: Role, unit: Unit) -> Column:
+def _milliseconds(value: Column, role: HeaderRole, unit: Unit) -> Column:
     text = value.cast("string")
     number = whole_number(text)
     if unit == Unit.MS:
@@ -213,7 +215,7 @@ def _milliseconds(value: Column, role: Role, unit: Unit) -> Column:
         return _instant_ms(text)
     if unit == Unit.ISO8601:
         return _duration_ms(text)
-    written = _instant_ms(text) if role == Role.AT else f.coalesce(_duration_ms(text), _short_ms(text))
+    written = _instant_ms(text) if role == HeaderRole.AT else f.coalesce(_duration_ms(text), _short_ms(text))
     return f.when(text.rlike(_NUMBER), number).otherwise(written)
 
 

@@ -42,7 +42,7 @@ class Edge(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class AuditSelection:
     """The requested part of a delay topic; no partitions mean all of them, no edge means that end of the log."""
 
     partitions: frozenset[int] = frozenset()
@@ -51,7 +51,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class AuditRequest:
     """The request for an audit: delay topics, the part of them to judge, and the target topics to read.
 
     * ``targets``: none = every topic of the cluster that the configuration allows as a target.
@@ -60,7 +60,7 @@ class Request:
     """
 
     topics: tuple[DelayTopic, ...]
-    selection: Selection = field(default_factory=Selection)
+    selection: AuditSelection = field(default_factory=AuditSelection)
     targets: tuple[str, ...] = ()
     grace_ms: int = 10_000
     settle_s: float = 120.0
@@ -77,7 +77,7 @@ class Judged:
     ends: Mapping[int, int]
 
 
-def judged(admin: AdminClient, topic: DelayTopic, selection: Selection) -> Judged:
+def judged(admin: AdminClient, topic: DelayTopic, selection: AuditSelection) -> Judged:
     """Pin the judged ranges of a delay topic (step 1); raise ConfigError for a missing partition or offset."""
     found = cluster.topic(admin, topic.name)
     partitions = sorted(selection.partitions) or list(range(found.partitions))

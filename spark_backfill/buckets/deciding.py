@@ -29,7 +29,7 @@ DECIDED_SCHEMA: Final = (
     "slot_key int, bucket int, due_ms bigint, offset bigint, timestamp_ms bigint, size_bytes int, names string,"
     " record binary"
 )
-"""Schema of the rows that ``Deciding`` yields; (due_ms, offset) within a bucket is the order of release.
+"""Schema of the rows that ``DecideTask`` yields; (due_ms, offset) within a bucket is the order of release.
 
 A row without ``record`` is absent.
 
@@ -43,7 +43,7 @@ records also sort ids, each a part of them.
 
 
 @dataclass(frozen=True, slots=True)
-class Deciding:
+class DecideTask:
     """Function for mapInArrow over records of the delay topic.
 
     ``slot_keys`` are the values by which Spark assigns slots to tasks. Records outside all buckets are left out.

@@ -19,7 +19,7 @@ from index.schedule import AT_ONCE, Control, Rejection, due_ms_of
 from index.unreadable import are_plain
 from snapshots.rows import RowPacker
 from spark_backfill.buckets.packing import names_of, pack, rows_of
-from spark_backfill.kernel import Decider, Kernel, Native
+from spark_backfill.kernel import Decider, Native, TaskKernel
 
 MOST_LEFT: Final = 1_024
 """Records that Python decides in a row before the kernel is tried again."""
@@ -33,7 +33,7 @@ class ControlFoundError(Exception):
         self.number = number
 
 
-class Decided(NamedTuple):
+class DecidedBatch(NamedTuple):
     """Decisions about a batch: due time of each record, numbers of the rejected records, and ids by number.
 
     ``names`` and ``packed`` are columns of :mod:`spark_backfill.buckets.packing`, all None where nothing is packed.
@@ -49,11 +49,11 @@ class Decided(NamedTuple):
 class Decisions(Protocol):
     """A decider of the batches of one task."""
 
-    def of(self, batch: pa.RecordBatch, timestamps_ms: Any) -> Decided:
+    def of(self, batch: pa.RecordBatch, timestamps_ms: Any) -> DecidedBatch:
         """Decide a batch of the connector; ControlFoundError has the number of the first record that is a control."""
 
 
-def decisions(kernel: Kernel, rules: Rules, *, packs: bool, answered: bool) -> Decisions:
+def decisions(kernel: TaskKernel, rules: Rules, *, packs: bool, answered: bool) -> Decisions:
     """Return a decider for these rules: native if available.
 
     ``packs``: also pack rows. ``answered``: accept controls.
@@ -73,7 +73,7 @@ class ByPython:
     packs: bool
     answered: bool
 
-    def of(self, batch: pa.RecordBatch, timestamps_ms: Any) -> Decided:
+    def of(self, batch: pa.RecordBatch, timestamps_ms: Any) -> DecidedBatch:
         """Decide a batch."""
         records = _Records.of(batch, timestamps_ms)
         dues_ms, rejected, named = self.decide(records, 0, batch.num_rows)
@@ -81,9 +81,9 @@ class ByPython:
         packed: Sequence[bytes | None] = [None] * batch.num_rows
         if self.packs:
             names, packed = pack(self.packer, records.keys, records.values, records.headers, rejected)
-        return Decided(np.array(dues_ms, dtype=np.int64), rejected, named, names, packed)
+        return DecidedBatch(np.array(dues_ms, dtype=np.int64), rejected, named, names, packed)
 
-    def decide(self, records: "_Records", start: int, end: int) -> "Found":
+    def decide(self, records: "_Records", start: int, end: int) -> "PythonDecisions":
         """Decide some of the records; all numbers count from the start of the batch."""
         some = slice(start, end)
         headers, timestamps_ms, offsets = records.headers[some], records.timestamps_ms[some], records.offsets[some]
@@ -98,7 +98,7 @@ class ByKernel:
     native: Native
     decider: Decider
 
-    def of(self, batch: pa.RecordBatch, timestamps_ms: Any) -> Decided:
+    def of(self, batch: pa.RecordBatch, timestamps_ms: Any) -> DecidedBatch:
         """Decide a batch."""
         columns = _columns(self.native, batch, timestamps_ms)
         if columns is None:
@@ -128,10 +128,10 @@ class ByKernel:
         names: Sequence[str | None] = [None] * count
         if self.python.packs:
             names = names_of(self.python.packer, packed, no_rows, rejected)
-        return Decided(dues_ms, rejected, named, names, packed)
+        return DecidedBatch(dues_ms, rejected, named, names, packed)
 
 
-class Found(NamedTuple):
+class PythonDecisions(NamedTuple):
     """Decisions by Python: due time of each record, numbers of the rejected records, and ids by number."""
 
     dues_ms: list[int]
@@ -147,7 +147,7 @@ def decide(
     *,
     answered: bool = False,
     first: int = 0,
-) -> Found:
+) -> PythonDecisions:
     """Return the due time of each record, AT_ONCE for a rejected one; numbers begin with ``first``.
 
     ControlFoundError has the number of the first control, unless controls have been ``answered``.
@@ -169,7 +169,7 @@ def decide(
         if decision.deliver_id is not None:
             named.append((number, decision.deliver_id))
         dues_ms.append(due_ms_of(decision))
-    return Found(dues_ms, rejected, named)
+    return PythonDecisions(dues_ms, rejected, named)
 
 
 class _Records(NamedTuple):

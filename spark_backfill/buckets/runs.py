@@ -19,7 +19,7 @@ from typing import IO, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from spark_backfill.buckets.deciding import Deciding
+from spark_backfill.buckets.deciding import DecideTask
 
 RUN_SCHEMA: Final = "slot_key int, bucket int, run binary"
 
@@ -40,7 +40,7 @@ class InRuns:
     Records whose due time and timestamp are at or before ``gone_before_ms`` are left out.
     """
 
-    deciding: Deciding
+    deciding: DecideTask
     gone_before_ms: int = -1
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -70,11 +70,11 @@ def as_runs(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def in_order(batches: Iterable[pa.RecordBatch], most_bytes: int = MOST_BYTES) -> Iterator[pa.RecordBatch]:
     """Yield all rows of runs, bucket by bucket, sorted by (due, offset), with the number of the bucket."""
-    kept: dict[int, _Kept] = {}
+    kept: dict[int, _SlotRuns] = {}
     try:
         for batch in batches:
             for bucket, run in zip(batch.column("bucket").to_pylist(), batch.column("run"), strict=True):
-                kept.setdefault(bucket, _Kept(most_bytes)).add(run.as_buffer())
+                kept.setdefault(bucket, _SlotRuns(most_bytes)).add(run.as_buffer())
         for bucket in sorted(kept):
             for rows in _sorted(kept[bucket].runs()):
                 number = pa.array(np.full(rows.num_rows, bucket), pa.int32())
@@ -85,7 +85,7 @@ def in_order(batches: Iterable[pa.RecordBatch], most_bytes: int = MOST_BYTES) ->
 
 
 @dataclass(slots=True)
-class _Kept:
+class _SlotRuns:
     """The runs of a slot: in memory, or in a file once they are more than ``most_bytes``."""
 
     most_bytes: int

@@ -42,7 +42,7 @@ _producers: dict[str, Producer] = {}
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class TaskOutput(WriterCommitMessage):
     """The output of one attempt of a task: segments and pages of ids by number of their bucket, and its kernels."""
 
     segments: list[tuple[int, SegmentRef]] = field(default_factory=list)
@@ -75,7 +75,7 @@ class SegmentsWriter(DataSourceArrowWriter):
     def __init__(self, job: Job) -> None:
         self._job = job
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskOutput:
         """Sort, cut, encode and write the records in the runs of one task."""
         context = TaskContext.get()
         attempt = f"{self._job.run}.{context.taskAttemptId() if context else 0}"
@@ -83,7 +83,7 @@ class SegmentsWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Stage the buckets, all in one transaction."""
-        written = [message for message in messages if isinstance(message, Written)]
+        written = [message for message in messages if isinstance(message, TaskOutput)]
         segments = [each for message in written for each in message.segments]
         id_pages = [each for message in written for each in message.id_pages]
         needs_from: dict[int, int] = {}
@@ -97,13 +97,13 @@ class SegmentsWriter(DataSourceArrowWriter):
         """Tombstone the segments of tasks that got through, unless they may be staged already."""
         if outcome_is_open(self._job):
             return
-        keys = [key for message in messages if isinstance(message, Written) for key in message.keys]
+        keys = [key for message in messages if isinstance(message, TaskOutput) for key in message.keys]
         _tombstone(self._job, keys)
 
 
-def write_segments(job: Job, attempt: str, batches: Iterator[pa.RecordBatch]) -> Written:
+def write_segments(job: Job, attempt: str, batches: Iterator[pa.RecordBatch]) -> TaskOutput:
     """Write the segments of sorted batches and wait for all acknowledgements; raise KafkaException otherwise."""
-    writing = _Writing(job, attempt)
+    writing = _AttemptWriting(job, attempt)
     try:
         with no_collector():
             writing.write(batches)
@@ -113,11 +113,11 @@ def write_segments(job: Job, attempt: str, batches: Iterator[pa.RecordBatch]) ->
     return writing.written
 
 
-class _Writing:
+class _AttemptWriting:
     """One attempt of a task."""
 
     def __init__(self, job: Job, attempt: str) -> None:
-        self.written = Written()
+        self.written = TaskOutput()
         self._job = job
         self._attempt = attempt
         self._producer = _producer_of(job)

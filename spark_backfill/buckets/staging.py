@@ -22,7 +22,7 @@ from snapshots.staged import (
     INTENT_PREFIX,
     STAGED_PREFIX,
     Intent,
-    Staged,
+    StagedBucket,
     decode_intent,
     encode_intent,
     encode_staged,
@@ -192,7 +192,7 @@ def staged_buckets(
     segments: Sequence[tuple[int, SegmentRef]],
     id_pages: Sequence[tuple[int, IdPageRef]],
     needs_from: Mapping[int, int],
-) -> list[Staged]:
+) -> list[StagedBucket]:
     """Return a staged bucket for each range, in order; a bucket without pending records has no segments."""
     of_bucket: dict[int, list[SegmentRef]] = {}
     for bucket, ref in segments:
@@ -212,7 +212,7 @@ def staged_buckets(
         )
         for number, span in enumerate(job.slots.buckets)
     ]
-    return [Staged(job.name, job.delay_topic_id, job.rules, manifest, job.restores) for manifest in manifests]
+    return [StagedBucket(job.name, job.delay_topic_id, job.rules, manifest, job.restores) for manifest in manifests]
 
 
 def _in_order(pages: Sequence[IdPageRef]) -> tuple[IdPageRef, ...] | None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Chosen(NamedTuple):
+class IndexOptions(NamedTuple):
     """The values of the options that both jobs have."""
 
     settings: Settings
@@ -89,7 +89,7 @@ def job_options(default_job: str) -> Callable[[Command], Command]:
             **others: Any,
         ) -> object:
             configured = settings.load(config_file)
-            chosen = Chosen(
+            chosen = IndexOptions(
                 configured,
                 configured.delay_topic(topic),
                 partitions,
@@ -120,7 +120,7 @@ def job_options(default_job: str) -> Callable[[Command], Command]:
 @click.option(
     "--to", "ends", multiple=True, metavar="PARTITION=OFFSET", help="Offset behind the last one; default: end of log."
 )
-def index_command(*, chosen: Chosen, starts: tuple[str, ...], ends: tuple[str, ...]) -> None:
+def index_command(*, chosen: IndexOptions, starts: tuple[str, ...], ends: tuple[str, ...]) -> None:
     """Build the index of a delay topic in bulk and hand it to the router, which may be running."""
     from spark_backfill.build import index_job  # noqa: PLC0415 -- help and wrong usage need not wait for it to load
 

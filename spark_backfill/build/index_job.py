@@ -27,7 +27,7 @@ from index.rules import Rules
 from snapshots.writing import record_size
 from spark_backfill import cluster, kernel
 from spark_backfill.buckets import controls
-from spark_backfill.buckets.deciding import Deciding
+from spark_backfill.buckets.deciding import DecideTask
 from spark_backfill.buckets.job import Job, portable
 from spark_backfill.buckets.plan import BucketRange, Slots, buckets_of, planned, segments_of
 from spark_backfill.buckets.runs import RUN_SCHEMA, InRuns
@@ -36,7 +36,7 @@ from spark_backfill.buckets.sharing import slot_keys
 from spark_backfill.buckets.sink import FORMAT, data_source
 from spark_backfill.buckets.staging import Intents, outcome_is_open
 from spark_backfill.build import scope
-from spark_backfill.build.progress import Progress
+from spark_backfill.build.progress import ProgressReport
 from spark_backfill.errors import JobError, NeedsOwnerError, is_data_loss, said_by_task
 from spark_backfill.settings import DelayTopic, Settings
 from spark_backfill.source import OffsetRange, connector_options, read_ranges
@@ -60,7 +60,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class IndexOutcome:
     """The staged buckets in numbers, all 0 when there was nothing to do."""
 
     buckets: int = 0
@@ -86,14 +86,14 @@ def index(
     asked: scope.Asked,
     options: Options,
     say: Callable[[str], None],
-) -> Outcome:
+) -> IndexOutcome:
     """Index the requested ranges; raise JobError before any work when that is impossible."""
     admin = cluster.connect(settings)
     known = scope.look(settings, topic, admin, asked)
     ranges = scope.index_ranges(topic, known, asked)
     if not ranges:
         say(f"{topic.name}: the router has indexed all there is; nothing to do")
-        return Outcome()
+        return IndexOutcome()
     connector = connector_options(settings.kafka, options.kafka_options)
     records = read_ranges(spark, connector, topic.name, ranges, options.task_records)
     try:
@@ -109,7 +109,7 @@ def index(
         f" staged; {left:,} offsets are left to the router"
     )
     if not stretches:
-        return Outcome()
+        return IndexOutcome()
     return run(spark, prepare(settings, topic, known.delay.topic_id, stretches, options, admin), records, say)
 
 
@@ -177,7 +177,7 @@ def run(
     *,
     gone_before_ms: int = -1,
     answered: bool = False,
-) -> Outcome:
+) -> IndexOutcome:
     """Index ``records`` of the connector, without records whose due time and timestamp are up to ``gone_before_ms``.
 
     A control raises NeedsOwnerError, unless all controls have been ``answered``.
@@ -191,7 +191,7 @@ def run(
     group = f"{job.name}-{job.run}"
     context.setJobGroup(group, f"{job.name} of {job.delay_topic}", interruptOnCancel=False)
     try:
-        with Progress(context, group, offsets, say, intents):
+        with ProgressReport(context, group, offsets, say, intents):
             _write(spark, job, records, gone_before_ms, answered=answered)
         outcome = _outcome(job)
     except BaseException:
@@ -207,7 +207,7 @@ def run(
 def _write(spark: SparkSession, job: Job, records: DataFrame, gone_before_ms: int, *, answered: bool) -> None:
     slots = job.slots
     keeps_payload = job.seal_rules.placement != "pointer"
-    deciding = Deciding(job.rules_json, slots, job.slot_keys, keeps_payload, answered, job.kernel)
+    deciding = DecideTask(job.rules_json, slots, job.slot_keys, keeps_payload, answered, job.kernel)
     columns = ("partition", "offset", "timestamp", "key", "value", "headers")
     runs = records.select(*columns).mapInArrow(InRuns(deciding, gone_before_ms), RUN_SCHEMA)
     by_slot = runs.repartition(slots.count, "slot_key")
@@ -232,9 +232,9 @@ def _meant(job: Job, text: str) -> JobError | None:
     return None
 
 
-def _outcome(job: Job) -> Outcome:
+def _outcome(job: Job) -> IndexOutcome:
     report: Mapping[str, Any] = json.loads(Path(job.report).read_text(encoding="utf-8"))
-    return Outcome(**report)
+    return IndexOutcome(**report)
 
 
 def _cancel(intents: Intents, say: Callable[[str], None]) -> None:

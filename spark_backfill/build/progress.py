@@ -15,7 +15,7 @@ from spark_backfill.stages import stages_of
 EVERY_S: Final = 5.0
 
 
-class Progress:
+class ProgressReport:
     """Reports progress every few seconds until the end of the ``with`` block, and renews the job's intents.
 
     ``records`` are the offsets of all ranges; each task of the first stage reads about the same share of them.

@@ -4,7 +4,7 @@ import click
 
 from index.errors import ConfigError
 from index.times import parse_instant_ms, parse_number
-from spark_backfill.build.index_command import Chosen, job_options
+from spark_backfill.build.index_command import IndexOptions, job_options
 from spark_backfill.build.scope import Asked
 from spark_backfill.cli_common import say
 
@@ -23,7 +23,7 @@ from spark_backfill.cli_common import say
     help="Everything due and written by then has left, also where the target topics no longer hold it; epoch "
     "milliseconds or RFC 3339.",
 )
-def rebuild_command(*, chosen: Chosen, targets: tuple[str, ...], released_before: str | None) -> None:
+def rebuild_command(*, chosen: IndexOptions, targets: tuple[str, ...], released_before: str | None) -> None:
     """Build the index again after its state was lost, leaving out what was released or rejected."""
     # Help and wrong usage need not wait for these to load.
     from spark_backfill.build import index_job, rebuild_job  # noqa: PLC0415

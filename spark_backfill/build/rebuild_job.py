@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 from index.headers import SERIES
 from spark_backfill import cluster
 from spark_backfill.build import answered, released, scope
-from spark_backfill.build.index_job import Options, Outcome, prepare, run
+from spark_backfill.build.index_job import IndexOutcome, Options, prepare, run
 from spark_backfill.cluster import LogRange
 from spark_backfill.errors import JobError, NeedsOwnerError
 from spark_backfill.settings import DelayTopic, Settings
@@ -32,7 +32,7 @@ def rebuild(
     *,
     targets: Sequence[str] = (),
     released_before_ms: int = -1,
-) -> Outcome:
+) -> IndexOutcome:
     """Stage the pending records; raise JobError before any of them is staged when they cannot be determined.
 
     ``targets`` are topics that records were released to and that the configuration no longer allows. Records whose due
@@ -49,7 +49,7 @@ def rebuild(
         )
     if not ranges:
         say(f"{topic.name}: nothing was ever written to it; nothing to do")
-        return Outcome()
+        return IndexOutcome()
     connector = connector_options(settings.kafka, options.kafka_options)
     held = [OffsetRange(partition, *log) for partition, log in known.logs.items()]
     records = read_ranges(spark, connector, topic.name, held, options.task_records)
@@ -76,7 +76,7 @@ def rebuild(
     return (
         run(spark, job(ranges=ranges), pending, say, gone_before_ms=released_before_ms, answered=True)
         if ranges
-        else Outcome()
+        else IndexOutcome()
     )
 
 
@@ -89,7 +89,7 @@ def series_that_end(left: DataFrame, partitions: Sequence[int]) -> int:
     return left.where(f.col("partition").isin(list(partitions)) & is_occurrence).count()
 
 
-def _receipts(admin: AdminClient, topic: DelayTopic, known: scope.Known) -> Mapping[int, LogRange]:
+def _receipts(admin: AdminClient, topic: DelayTopic, known: scope.ClusterFacts) -> Mapping[int, LogRange]:
     """Return the receipts log of each partition that is rebuilt; nothing where there is no such topic."""
     if topic.receipts not in cluster.all_topics(admin):
         return {}

@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from index.headers import PRESETS, PROVENANCE, Alias, Role
+from index.headers import PRESETS, PROVENANCE, Alias, HeaderRole
 from spark_backfill import cluster
 from spark_backfill.cluster import LogRange
 from spark_backfill.errors import JobError
@@ -33,7 +33,7 @@ from spark_backfill.settings import DelayTopic
 from spark_backfill.source import OffsetRange, read_ranges
 
 _TO: Final = frozenset(
-    {"deliver-to"} | {a.name.lower() for preset in PRESETS.values() for a in preset if a.role == Role.TO}
+    {"deliver-to"} | {a.name.lower() for preset in PRESETS.values() for a in preset if a.role == HeaderRole.TO}
 )
 """Names of headers that may have named a target, in lower case."""
 
@@ -136,7 +136,7 @@ def _is_copy(aliases: Iterable[Alias], topics: Sequence[str]) -> Column:
     """Return true where a row of ``_copies`` can have been made from the record of the delay topic."""
     headers = f.coalesce("headers", f.expr("array()").cast(_HEADERS))
     here = (f.col("partition") == f.col("copy_partition")) & (f.col("offset") == f.col("copy_offset"))
-    named = sorted(_TO | {alias.name.lower() for alias in aliases if alias.role == Role.TO})
+    named = sorted(_TO | {alias.name.lower() for alias in aliases if alias.role == HeaderRole.TO})
     asked = f.transform(
         f.filter(headers, lambda each: f.lower(each["key"]).isin(named)), lambda each: each["value"].cast("string")
     )

@@ -29,7 +29,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ClusterFacts:
     """The facts of the cluster about a delay topic: its id, the log of each partition, and the router's state of it.
 
     ``lost`` maps partitions with an incomplete state to the missing part; no router uses the remainder.
@@ -41,7 +41,7 @@ class Known:
     lost: Mapping[int, str] = field(default_factory=dict)
 
 
-def look(settings: Settings, topic: DelayTopic, admin: AdminClient, asked: Asked) -> Known:
+def look(settings: Settings, topic: DelayTopic, admin: AdminClient, asked: Asked) -> ClusterFacts:
     """Ask the cluster; raise JobError when a topic is missing, does not fit, or its state cannot be understood."""
     delay = there(settings, topic, admin)
     partitions = chosen(asked, delay)
@@ -54,7 +54,7 @@ def look(settings: Settings, topic: DelayTopic, admin: AdminClient, asked: Asked
             states[partition] = _state(settings, topic.state, partition, ends[partition].end)
         except StateLostError as error:
             lost[partition] = str(error)
-    return Known(delay, logs, states, lost)
+    return ClusterFacts(delay, logs, states, lost)
 
 
 def there(settings: Settings, topic: DelayTopic, admin: AdminClient) -> Topic:
@@ -91,7 +91,7 @@ def _state(settings: Settings, name: str, partition: int, end: int) -> StoredSta
         raise JobError(f"state topic {name}/{partition} cannot be understood: {error}") from error
 
 
-def index_ranges(topic: DelayTopic, known: Known, asked: Asked) -> list[OffsetRange]:
+def index_ranges(topic: DelayTopic, known: ClusterFacts, asked: Asked) -> list[OffsetRange]:
     """Return the ranges to index: from the cursor, or the start of the log, to its end, unless others were requested.
 
     Partitions whose range the router has indexed are left out. JobError has a line for each problem.
@@ -131,7 +131,7 @@ def _problems_of_range(place: str, log: LogRange, start: int, end: int) -> list[
     return problems
 
 
-def _problems_of_state(topic: DelayTopic, known: Known, partition: int) -> list[str]:
+def _problems_of_state(topic: DelayTopic, known: ClusterFacts, partition: int) -> list[str]:
     state = known.states[partition]
     place = f"{topic.name}/{partition}"
     if partition in known.lost:
@@ -154,7 +154,7 @@ def _problems_of_state(topic: DelayTopic, known: Known, partition: int) -> list[
     return []
 
 
-def rebuild_ranges(settings: Settings, topic: DelayTopic, known: Known, members: list[str]) -> list[OffsetRange]:
+def rebuild_ranges(settings: Settings, topic: DelayTopic, known: ClusterFacts, members: list[str]) -> list[OffsetRange]:
     """Return all offsets of partitions that have lost their state; JobError where a state is whole, or a router works.
 
     A partition whose log is empty by now gets its last offset, because the router has to know where to go on.
@@ -177,7 +177,7 @@ def rebuild_ranges(settings: Settings, topic: DelayTopic, known: Known, members:
     return [OffsetRange(partition, min(log.start, log.end - 1), log.end) for partition, log in logs if log.end]
 
 
-def without_series_key(settings: Settings, topic: DelayTopic, admin: AdminClient, known: Known) -> list[int]:
+def without_series_key(settings: Settings, topic: DelayTopic, admin: AdminClient, known: ClusterFacts) -> list[int]:
     """Return the partitions that have lost the key that signs occurrences; none where schedules cannot recur."""
     if not topic.rules.recurring:
         return []

@@ -15,7 +15,7 @@ from spark_backfill.settings import load
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from spark_backfill.export.job import Outcome
+    from spark_backfill.export.job import ExportOutcome
 
 
 @click.command("export")
@@ -75,13 +75,13 @@ def export_command(
     """
     # Help and wrong usage need not wait for these to load.
     from spark_backfill.export import table  # noqa: PLC0415
-    from spark_backfill.export.frame import Request  # noqa: PLC0415
+    from spark_backfill.export.frame import ExportRequest  # noqa: PLC0415
     from spark_backfill.export.job import export  # noqa: PLC0415
-    from spark_backfill.export.rows import Wanted  # noqa: PLC0415
+    from spark_backfill.export.rows import OptionalColumns  # noqa: PLC0415
 
     settings = load(config_file)
     topic = settings.delay_topic(name)
-    wanted = Wanted("value" in more, "headers" in more)
+    wanted = OptionalColumns("value" in more, "headers" in more)
     table.check(output, kind, options)
     spark = session.start(f"delay-router export {name}", conf, say)
     options.redact(spark)
@@ -90,7 +90,7 @@ def export_command(
         shaped = table.shaped(rows, name, kind, wanted)
         table.save(shaped, output, kind, options, table.mode_again(kind, mode) if again else mode)
 
-    request = Request(tuple(partitions), wanted, task_records, tuple(kafka_options))
+    request = ExportRequest(tuple(partitions), wanted, task_records, tuple(kafka_options))
     with in_a_sentence(output or "the table", kind, options):
         outcome = export(spark, settings, topic, request, write, say)
     click.echo(json.dumps(outcome.as_json()) if as_json else _in_words(outcome))
@@ -100,7 +100,7 @@ def export_command(
         say(f"{outcome.controls:,} controls are not indexed yet: what they cancel or move is still in the table")
 
 
-def _in_words(outcome: "Outcome") -> str:
+def _in_words(outcome: "ExportOutcome") -> str:
     total = sum(outcome.rows.values())
     parts = ", ".join(f"{count:,} {state.replace('_', ' ')}" for state, count in outcome.rows.items() if count)
     return f"{total:,} pending{f': {parts}' if parts else ''}"

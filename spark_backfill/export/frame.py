@@ -17,8 +17,8 @@ from spark_backfill.export.rows import (
     NOTHING_MORE,
     READ_COLUMNS,
     ROW_SCHEMA,
-    Deciding,
-    Wanted,
+    OptionalColumns,
+    PendingRows,
     as_arrow,
     held_rows,
 )
@@ -28,17 +28,17 @@ from spark_backfill.source import OffsetRange, connector_options, read_ranges
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ExportRequest:
     """The content of the export, and the division of the work; ``kafka_options`` are KEY=VALUE for the connector."""
 
     partitions: tuple[int, ...] = ()
-    wanted: Wanted = NOTHING_MORE
+    wanted: OptionalColumns = NOTHING_MORE
     task_records: int = 250_000
     kafka_options: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ExportState:
     """The stored state of all partitions as of one moment."""
 
     moments: Mapping[int, Moment]
@@ -72,11 +72,11 @@ class Standing:
 
 
 def rows_of(
-    spark: SparkSession, settings: Settings, topic: DelayTopic, standing: Standing, request: Request
+    spark: SparkSession, settings: Settings, topic: DelayTopic, standing: ExportState, request: ExportRequest
 ) -> DataFrame:
     """Return rows of ROW_SCHEMA for all records that may be pending, including controls that were not acted on."""
     sent = {partition: each.without_lists() for partition, each in standing.pending.items()}
-    deciding = Deciding(sent, request.wanted)
+    deciding = PendingRows(sent, request.wanted)
     told = kernel.asked(os.environ)
     reading = Reading(portable(settings.kafka), settings.group_id, topic.snapshots, sent, told)
     connector = connector_options(settings.kafka, request.kafka_options)
@@ -101,7 +101,7 @@ def rows_of(
     return frame
 
 
-def _segments(spark: SparkSession, segments: Sequence[Segment], request: Request) -> DataFrame:
+def _segments(spark: SparkSession, segments: Sequence[Segment], request: ExportRequest) -> DataFrame:
     """Return rows of SEGMENT_SCHEMA in tasks of neighbours."""
     # A task gets about as many records in segments as it reads of the log, at 2,000 records in a segment.
     tasks = max(1, min(len(segments), len(segments) * 2_000 // request.task_records))
@@ -115,7 +115,7 @@ def _log(
     connector: Mapping[str, str],
     topic: DelayTopic,
     ranges: Sequence[OffsetRange],
-    request: Request,
+    request: ExportRequest,
 ) -> DataFrame:
     """Read records of the delay topic, as in READ_SCHEMA; values only if they are wanted."""
     value = f.col("value") if request.wanted.value else f.lit(None).cast("binary")

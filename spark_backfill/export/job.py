@@ -32,10 +32,10 @@ from spark_backfill import cluster
 from spark_backfill.buckets.job import producing
 from spark_backfill.buckets.staging import Intents
 from spark_backfill.build import scope
-from spark_backfill.build.progress import Progress
+from spark_backfill.build.progress import ProgressReport
 from spark_backfill.cluster import Topic
 from spark_backfill.errors import GoneError, JobError, is_data_loss, said_by_task
-from spark_backfill.export.frame import Request, Standing, rows_of
+from spark_backfill.export.frame import ExportRequest, ExportState, rows_of
 from spark_backfill.export.moment import Moment, asking, moments
 from spark_backfill.export.rows import CONTROL, GONE, HELD, INDEXED, NOT_INDEXED
 from spark_backfill.settings import DelayTopic, Settings
@@ -49,7 +49,7 @@ Write = Callable[[DataFrame, bool], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ExportOutcome:
     """Rows by their state, and how many controls behind the cursors no router has acted on yet."""
 
     rows: Mapping[str, int]
@@ -77,10 +77,10 @@ class _Export:
         producer = producing(self.settings.kafka, self.settings.group_id)
         return Intents(run, self.topic.backfill, producer, {number: log.start for number, log in logs.items()})
 
-    def standing(self) -> Standing:
+    def standing(self) -> ExportState:
         """Read the state of all partitions as of now; raise GoneError when a part of it was removed meanwhile."""
         found = moments(asking(self.admin, self.topic), self.partitions, self.say)
-        return Standing(found, {number: self._pending(number, moment) for number, moment in found.items()})
+        return ExportState(found, {number: self._pending(number, moment) for number, moment in found.items()})
 
     def _pending(self, partition: int, moment: Moment) -> StoredPending:
         records = cluster.records_of(self.settings, self.topic.state, partition, moment.state_end)
@@ -102,8 +102,8 @@ class _Export:
 
 
 def export(
-    spark: SparkSession, settings: Settings, topic: DelayTopic, request: Request, write: Write, say: Say
-) -> Outcome:
+    spark: SparkSession, settings: Settings, topic: DelayTopic, request: ExportRequest, write: Write, say: Say
+) -> ExportOutcome:
     """Write the pending records; raise JobError when a topic is missing, or stored state cannot be read."""
     admin = cluster.connect(settings)
     delay = scope.there(settings, topic, admin)
@@ -119,7 +119,7 @@ def export(
                 standing = job.standing()
                 say(f"{topic.name}: {len(partitions)} partitions, about {standing.offsets:,} records to look at")
                 frame = rows_of(spark, settings, topic, standing, request)
-                with Progress(spark.sparkContext, run, standing.offsets, say, intents):
+                with ProgressReport(spark.sparkContext, run, standing.offsets, say, intents):
                     return _written(frame, write, again=attempt > 0)
             except GoneError as gone:
                 if attempt + 1 == ATTEMPTS:
@@ -137,7 +137,7 @@ def _cancel(intents: Intents, say: Say) -> None:
         say(f"the intents of this job stay until they expire: {exception.args[0].str()}")
 
 
-def _written(frame: DataFrame, write: Write, *, again: bool) -> Outcome:
+def _written(frame: DataFrame, write: Write, *, again: bool) -> ExportOutcome:
     seen = Observation("pending")
     counts = [f.count(f.when(f.col("state") == name, True)).alias(name) for name in (*STATES, CONTROL)]
     counted = frame.observe(seen, *counts)
@@ -151,4 +151,4 @@ def _written(frame: DataFrame, write: Write, *, again: bool) -> Outcome:
             raise GoneError("retention has removed records of the delay topic while they were read") from error
         raise
     found = seen.get
-    return Outcome({name: int(found[name]) for name in STATES}, int(found[CONTROL]))
+    return ExportOutcome({name: int(found[name]) for name in STATES}, int(found[CONTROL]))

@@ -33,7 +33,7 @@ milliseconds, so an older one belongs to another producer."""
 AGAIN_S: Final = 0.02
 
 
-class Ends(NamedTuple):
+class PartitionOffsets(NamedTuple):
     """The offsets of a partition as brokers report them, in this order: state, log, state again.
 
     ``..._appended`` include open transactions.
@@ -64,7 +64,7 @@ class Moment(NamedTuple):
     log: LogRange
 
 
-Look = Callable[[Iterable[int]], Mapping[int, Ends]]
+Look = Callable[[Iterable[int]], Mapping[int, PartitionOffsets]]
 
 
 def moments(look: Look, partitions: Iterable[int], say: Callable[[str], None]) -> dict[int, Moment]:
@@ -93,7 +93,7 @@ def moments(look: Look, partitions: Iterable[int], say: Callable[[str], None]) -
 def asking(admin: AdminClient, topic: DelayTopic) -> Look:
     """Return a function that asks the brokers for the ends of partitions."""
 
-    def look(partitions: Iterable[int]) -> dict[int, Ends]:
+    def look(partitions: Iterable[int]) -> dict[int, PartitionOffsets]:
         numbers = list(partitions)
         state = cluster.log_ranges(admin, topic.state, numbers)
         state_appended = cluster.appended_ends(admin, topic.state, numbers)
@@ -102,7 +102,7 @@ def asking(admin: AdminClient, topic: DelayTopic) -> Look:
         appended_after = cluster.appended_ends(admin, topic.state, numbers)
         after = cluster.log_ranges(admin, topic.state, numbers)
         return {
-            number: Ends(
+            number: PartitionOffsets(
                 state[number].end,
                 state_appended[number],
                 log[number],

@@ -48,17 +48,17 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MS: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 
-class Wanted(NamedTuple):
+class OptionalColumns(NamedTuple):
     """The optional parts of a record in the table."""
 
     value: bool
     headers: bool
 
 
-NOTHING_MORE: Final = Wanted(value=False, headers=False)
+NOTHING_MORE: Final = OptionalColumns(value=False, headers=False)
 
 
-class Row(NamedTuple):
+class ExportRow(NamedTuple):
     """A row of ROW_SCHEMA; ``due`` in microseconds of the epoch."""
 
     partition: int
@@ -74,11 +74,11 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Deciding:
+class PendingRows:
     """Function for mapInArrow over batches of READ_COLUMNS: yields rows of ROW_SCHEMA for pending records."""
 
     pending: Mapping[int, StoredPending]
-    wanted: Wanted
+    wanted: OptionalColumns
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield batches of rows."""
@@ -88,17 +88,17 @@ class Deciding:
                 times = [batch.column(name).to_pylist() for name in ("due_ms", "timestamp_ms")]
                 yield as_arrow(self._rows(zip(*columns, *times, header_pairs(batch.column("headers")), strict=True)))
 
-    def _rows(self, records: Iterable[tuple[Any, ...]]) -> Iterator[Row]:
+    def _rows(self, records: Iterable[tuple[Any, ...]]) -> Iterator[ExportRow]:
         for partition, offset, key, value, due_ms, timestamp_ms, headers in records:
             pending = self.pending[partition]
             if timestamp_ms is None:
-                yield Row(partition, offset, _micros(due_ms), GONE)
+                yield ExportRow(partition, offset, _micros(due_ms), GONE)
             elif due_ms is not None or not pending.is_told_elsewhere(offset):
                 yield from self.row(pending, partition, offset, due_ms, Record(key, value, headers, timestamp_ms))
 
     def row(
         self, pending: StoredPending, partition: int, offset: int, due_ms: int | None, record: Record
-    ) -> Iterator[Row]:
+    ) -> Iterator[ExportRow]:
         """Yield the row of a record if it is pending."""
         rules = pending.state.history.at(offset)
         # Spark's client has put U+FFFD for bytes that are no text; the rules of 0.1.0 accepted such names.
@@ -108,7 +108,7 @@ class Deciding:
         found = pending.schedule(offset, record, due_ms)
         if found is not None:
             told = pending.told(offset, *found)
-            yield Row(
+            yield ExportRow(
                 partition,
                 offset,
                 _micros(told.due_ms),
@@ -121,14 +121,14 @@ class Deciding:
                 record.headers if self.wanted.headers else None,
             )
         if is_new and any(map(rules.controls.makes_control, (name for name, _ in record.headers))):
-            yield Row(partition, offset, 0, CONTROL)
+            yield ExportRow(partition, offset, 0, CONTROL)
 
 
-def held_rows(pending: StoredPending, partition: int, wanted: Wanted) -> Iterator[Row]:
+def held_rows(pending: StoredPending, partition: int, wanted: OptionalColumns) -> Iterator[ExportRow]:
     """Yield the rows of records that are held for their target, by the state."""
     for offset, schedule, record, _ in pending.state.held:
         told = pending.told(offset, schedule, record)
-        yield Row(
+        yield ExportRow(
             partition,
             offset,
             _micros(told.due_ms),
@@ -142,7 +142,7 @@ def held_rows(pending: StoredPending, partition: int, wanted: Wanted) -> Iterato
         )
 
 
-def as_arrow(rows: Iterable[Row]) -> pa.RecordBatch:
+def as_arrow(rows: Iterable[ExportRow]) -> pa.RecordBatch:
     """Build a batch of ROW_SCHEMA."""
     columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) or [()] * len(_ARROW)
     arrays = [pa.array(list(column), field.type) for column, field in zip(columns, _ARROW, strict=True)]

@@ -15,7 +15,7 @@ from snapshots.segment import StoredEntry
 from spark_backfill import cluster, kernel
 from spark_backfill.buckets.collector import no_collector
 from spark_backfill.errors import GoneError
-from spark_backfill.export.rows import Deciding, Row, as_arrow
+from spark_backfill.export.rows import ExportRow, PendingRows, as_arrow
 
 SEGMENT_SCHEMA: Final = (
     "partition int, record_offset bigint, from_offset bigint, to_offset bigint,"
@@ -52,7 +52,7 @@ class Segment(NamedTuple):
         return cls(partition, record_offset, range(start, stop), Position(due_ms, offset))
 
 
-class Chosen(NamedTuple):
+class ChosenSegments(NamedTuple):
     """Segments with records in them, and segments in which at least some entries only name records of the delay topic.
 
     An inline segment of a bucket that needs the delay topic is in both.
@@ -62,9 +62,9 @@ class Chosen(NamedTuple):
     pointing: list[Segment]
 
 
-def chosen(pending: Mapping[int, StoredPending]) -> Chosen:
+def chosen(pending: Mapping[int, StoredPending]) -> ChosenSegments:
     """Return the segments that hold pending entries, in the order of their places."""
-    found = Chosen([], [])
+    found = ChosenSegments([], [])
     for partition, each in pending.items():
         for bucket, ref in each.segments():
             after = each.state.progress.watermark_of(bucket.bucket_id)
@@ -73,7 +73,7 @@ def chosen(pending: Mapping[int, StoredPending]) -> Chosen:
                 found.inline.append(segment)
             if bucket.needs_from is not None:
                 found.pointing.append(segment)
-    return Chosen(sorted(found.inline, key=_place), sorted(found.pointing, key=_place))
+    return ChosenSegments(sorted(found.inline, key=_place), sorted(found.pointing, key=_place))
 
 
 def _place(segment: Segment) -> tuple[int, int]:
@@ -117,14 +117,14 @@ class Decoding:
     """Function for mapInArrow over rows of SEGMENT_SCHEMA: yields rows of ROW_SCHEMA for records inside segments."""
 
     reading: Reading
-    deciding: Deciding
+    deciding: PendingRows
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield batches of rows."""
         for partition, entries in self.reading.entries(batches):
             yield as_arrow(self._rows(partition, entries))
 
-    def _rows(self, partition: int, entries: Sequence[StoredEntry]) -> Iterator[Row]:
+    def _rows(self, partition: int, entries: Sequence[StoredEntry]) -> Iterator[ExportRow]:
         pending = self.reading.pending[partition]
         for due_ms, offset, record in entries:
             if isinstance(record, Record):

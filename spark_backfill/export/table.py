@@ -7,7 +7,7 @@ from pyspark.sql import functions as f
 
 from index.errors import ConfigError
 from spark_backfill.errors import JobError
-from spark_backfill.export.rows import Wanted
+from spark_backfill.export.rows import OptionalColumns
 from spark_backfill.formats import OF_FILES, FormatOptions
 
 COLUMNS: Final = ("topic", "partition", "offset", "due", "state", "targets", "id", "series", "key")
@@ -18,7 +18,7 @@ _FLAT: Final = frozenset({"csv", "jdbc"})
 _CSV: Final = {"header": "true"}
 
 
-def shaped(rows: DataFrame, topic: str, kind: str, wanted: Wanted) -> DataFrame:
+def shaped(rows: DataFrame, topic: str, kind: str, wanted: OptionalColumns) -> DataFrame:
     """Select the columns of the table from rows of :mod:`spark_backfill.export.rows`."""
     names = [*COLUMNS, *(["value"] if wanted.value else []), *(["headers"] if wanted.headers else [])]
     frame = rows.withColumn("topic", f.lit(topic))

@@ -16,7 +16,7 @@ from spark_backfill.schedule.columns import OPTIONAL, checked, parse_mapping
 from spark_backfill.settings import DelayTopic, Settings, load
 
 if TYPE_CHECKING:
-    from spark_backfill.schedule.job import Report, Request
+    from spark_backfill.schedule.job import ScheduleReport, ScheduleRequest
 
 _JOB: Final = re.compile(r"[a-zA-Z0-9._-]{1,64}")
 
@@ -69,7 +69,7 @@ def schedule_command(
     SOURCE is a path, or the name of a table with --format table, jdbc or another format that has names.
     """
     # Help and wrong usage need not wait for these to load.
-    from spark_backfill.schedule.job import Request, schedule  # noqa: PLC0415
+    from spark_backfill.schedule.job import ScheduleRequest, schedule  # noqa: PLC0415
     from spark_backfill.schedule.source import rows, table, types  # noqa: PLC0415
 
     if _JOB.fullmatch(job) is None:
@@ -78,7 +78,7 @@ def schedule_command(
         raise ConfigError("--on-invalid divert and --divert-to PATH go together")
     settings = load(config_file)
     mapping = parse_mapping(columns)
-    request = Request(
+    request = ScheduleRequest(
         topic=_topic(settings, name),
         job=job,
         on_invalid=on_invalid,
@@ -110,7 +110,7 @@ def _topic(settings: Settings, name: str | None) -> DelayTopic:
     return settings.delay_topics[0]
 
 
-def _print(report: "Report", request: "Request") -> None:
+def _print(report: "ScheduleReport", request: "ScheduleRequest") -> None:
     survey = report.survey
     for reason, count in sorted(survey.reasons.items()):
         click.echo(f"invalid: {reason} {count:,}")

@@ -27,16 +27,16 @@ from spark_backfill import cluster
 from spark_backfill.errors import JobError
 from spark_backfill.schedule.ledger import Ledger, check_same_rows, group_name
 from spark_backfill.schedule.progress import WritingLines, said, surveying
-from spark_backfill.schedule.survey import Route, Survey, merged
-from spark_backfill.schedule.tasks import INVALID, SORTED, SURVEYED, WRITTEN, Deciding, Writing
-from spark_backfill.schedule.write import Target, Written
+from spark_backfill.schedule.survey import Route, RowSurvey, merged
+from spark_backfill.schedule.tasks import INVALID, SORTED, SURVEYED, WRITTEN, RowDeciding, Writing
+from spark_backfill.schedule.write import WriteTarget, WrittenRows
 from spark_backfill.settings import DelayTopic, Settings
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ScheduleRequest:
     """The request for a job: ``on_invalid`` is fail, skip or divert, ``on_past`` is release, fail or skip."""
 
     topic: DelayTopic
@@ -49,10 +49,10 @@ class Request:
 
 
 @dataclass(slots=True)
-class Report:
+class ScheduleReport:
     """The result of a job; rows ``before`` were done by an earlier run of it."""
 
-    survey: Survey
+    survey: RowSurvey
     written: int = 0
     left_out: int = 0
     before: int = 0
@@ -83,7 +83,7 @@ class Report:
         }
 
 
-def schedule(settings: Settings, request: Request, rows: DataFrame, say: Say) -> Report:
+def schedule(settings: Settings, request: ScheduleRequest, rows: DataFrame, say: Say) -> ScheduleReport:
     """Run the job; ``rows`` have the columns of :func:`spark_backfill.schedule.source.rows`.
 
     Forbidden rows end it with ``report.refused`` set and nothing written. Raises JobError when the delay topic is
@@ -95,16 +95,16 @@ def schedule(settings: Settings, request: Request, rows: DataFrame, say: Say) ->
     max_bytes = int(cluster.topic_settings(admin, [delay.name])[delay.name]["max.message.bytes"])
     now_ms = time.time_ns() // 1_000_000
     rules = request.topic.rules.to_json()
-    decider = Deciding(rules, request.job, delay.partitions, max_bytes, now_ms, skip_past=request.on_past == "skip")
+    decider = RowDeciding(rules, request.job, delay.partitions, max_bytes, now_ms, skip_past=request.on_past == "skip")
     say(f"surveying the rows for {delay.name} ({delay.partitions} partitions)")
     context = rows.sparkSession.sparkContext
     with said(context, partial(surveying, context), say):
         surveyed = rows.mapInArrow(decider.survey, SURVEYED).collect()
-    survey = merged(Survey.from_json(row["survey"]) for row in surveyed)
+    survey = merged(RowSurvey.from_json(row["survey"]) for row in surveyed)
     unknown = _unknown_targets(admin, survey)
     survey.refuse(unknown)
     decider = replace(decider, unknown=unknown)
-    report = Report(survey)
+    report = ScheduleReport(survey)
     say(f"{survey.rows:,} rows: {survey.valid:,} valid ({survey.past:,} past due), {survey.invalid:,} invalid")
     with Ledger(settings.kafka, group_name(settings.group_id, request.job), delay.name, settled=False) as ledger:
         found = ledger.read(range(delay.partitions))
@@ -120,11 +120,11 @@ def schedule(settings: Settings, request: Request, rows: DataFrame, say: Say) ->
     return report
 
 
-def _fingerprints(survey: Survey) -> dict[int, str]:
+def _fingerprints(survey: RowSurvey) -> dict[int, str]:
     return {partition: each.text() for partition, each in survey.partitions.items()}
 
 
-def _refusal(request: Request, survey: Survey) -> str:
+def _refusal(request: ScheduleRequest, survey: RowSurvey) -> str:
     if survey.invalid and request.on_invalid == "fail":
         return f"{survey.invalid:,} rows are invalid; mend them, or pass --on-invalid skip or divert"
     if survey.past and request.on_past == "fail":
@@ -132,7 +132,7 @@ def _refusal(request: Request, survey: Survey) -> str:
     return ""
 
 
-def _unknown_targets(admin: Any, survey: Survey) -> dict[Route, str]:
+def _unknown_targets(admin: Any, survey: RowSurvey) -> dict[Route, str]:
     """Return routes to a topic or a partition that does not exist, with a message."""
     found = cluster.topics(admin, {name for route in survey.routes for name in route.targets})
     unknown = {}
@@ -147,17 +147,17 @@ def _unknown_targets(admin: Any, survey: Survey) -> dict[Route, str]:
 
 def _write(
     settings: Settings,
-    request: Request,
+    request: ScheduleRequest,
     rows: DataFrame,
-    decider: Deciding,
-    report: Report,
+    decider: RowDeciding,
+    report: ScheduleReport,
     ledger: Ledger,
     say: Say,
 ) -> None:
     if report.survey.invalid and request.on_invalid == "divert":
         report.diverted_to = f"{request.divert_to.rstrip('/')}/run={decider.now_ms}"
         rows.mapInArrow(decider.invalid, INVALID).write.parquet(report.diverted_to)
-    target = Target(
+    target = WriteTarget(
         kafka=settings.kafka,
         group_id=settings.group_id,
         job=request.job,
@@ -173,7 +173,7 @@ def _write(
     lines = partial(WritingLines, context, ledger=ledger, partitions=partitions, rows=report.survey.rows)
     with said(context, lines, say):
         try:
-            tasks = [Written(**row.asDict()) for row in written.collect()]
+            tasks = [WrittenRows(**row.asDict()) for row in written.collect()]
         except PySparkException as error:
             # The error of a task stands at the end of a page of traces.
             if refused := re.findall(r"JobError: (.+)", str(error)):

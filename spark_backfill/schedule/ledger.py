@@ -27,14 +27,14 @@ _COORDINATOR_MOVES: Final = frozenset(
 )
 
 
-class Progress(NamedTuple):
+class RowsDone(NamedTuple):
     """The number of rows done in a delay partition, and the fingerprint of all its rows."""
 
     done: int
     fingerprint: str
 
 
-NOT_BEGUN: Final = Progress(0, "")
+NOT_BEGUN: Final = RowsDone(0, "")
 
 
 class Ledger:
@@ -59,14 +59,14 @@ class Ledger:
         """The group's metadata for a transaction."""
         return self._consumer.consumer_group_metadata()
 
-    def read(self, partitions: Iterable[int]) -> dict[int, Progress]:
+    def read(self, partitions: Iterable[int]) -> dict[int, RowsDone]:
         """Return the progress of these partitions; NOT_BEGUN where the job has none."""
         asked = [TopicPartition(self._topic, partition) for partition in partitions]
         found = {}
         for each in self._committed(asked) if asked else ():
             if each.error is not None:
                 raise KafkaException(each.error)
-            found[each.partition] = NOT_BEGUN if each.offset < 0 else Progress(each.offset, each.metadata or "")
+            found[each.partition] = NOT_BEGUN if each.offset < 0 else RowsDone(each.offset, each.metadata or "")
         return found
 
     def _committed(self, asked: list[TopicPartition]) -> list[TopicPartition]:
@@ -80,7 +80,7 @@ class Ledger:
                     raise
             time.sleep(_AGAIN_S)
 
-    def entry(self, partition: int, progress: Progress) -> TopicPartition:
+    def entry(self, partition: int, progress: RowsDone) -> TopicPartition:
         """Return the progress as offsets, which a transaction commits."""
         return TopicPartition(self._topic, partition, progress.done, progress.fingerprint)
 
@@ -95,7 +95,7 @@ def transactional_id(group_id: str, job: str, topic: str, partition: int) -> str
     return f"{group_name(group_id, job)}.{topic}.{partition}"
 
 
-def check_same_rows(job: str, wanted: Mapping[int, str], found: Mapping[int, Progress]) -> None:
+def check_same_rows(job: str, wanted: Mapping[int, str], found: Mapping[int, RowsDone]) -> None:
     """Refuse rows other than the ones that the job began with; JobError names a partition and the remedy."""
     for partition, progress in sorted(found.items()):
         if progress.fingerprint and progress.fingerprint != wanted.get(partition, ""):

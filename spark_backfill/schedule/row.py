@@ -20,7 +20,7 @@ MALFORMED: Final = "MALFORMED_ROW"
 DIGEST_BYTES: Final = 16
 
 
-class Row(NamedTuple):
+class InputRow(NamedTuple):
     """A row as it was read; ``headers`` are pairs or JSON text, ``damage`` is the unreadable part of its line."""
 
     due: str | None
@@ -62,7 +62,7 @@ class RowRules(NamedTuple):
     max_bytes: int
     now_ms: int
 
-    def decide(self, row: Row) -> Decision:
+    def decide(self, row: InputRow) -> Decision:
         """Decide a row; no content of a row makes it raise."""
         digest = digest_of(row)
         partition = partition_of(row.key, digest, self.partitions)
@@ -94,7 +94,7 @@ class RowRules(NamedTuple):
         return Decision(digest, partition, headers, "", "", past, targets, schedule.partition)
 
 
-def digest_of(row: Row) -> bytes:
+def digest_of(row: InputRow) -> bytes:
     """Return the digest of the row as given; each part carries its length, and null differs from empty."""
     parts: list[bytes | None] = [
         None if text is None else text.encode("utf-8", "surrogatepass") for text in (row.due, row.target, row.row_id)
@@ -162,6 +162,6 @@ def partition_of(key: bytes | None, digest: bytes, partitions: int) -> int:
     return partition_of_key(key, partitions)
 
 
-def _least_bytes(row: Row, headers: Headers) -> int:
+def _least_bytes(row: InputRow, headers: Headers) -> int:
     named = sum(len(name.encode()) + len(raw or b"") + 2 for name, raw in headers)
     return len(row.key or b"") + len(row.value or b"") + named

@@ -10,7 +10,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from index.errors import ConfigError
 from spark_backfill.formats import OF_FILES, FormatOptions, in_a_sentence, require_there
 from spark_backfill.schedule.columns import DAMAGE, ID
-from spark_backfill.schedule.row import Row
+from spark_backfill.schedule.row import InputRow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,12 +106,12 @@ def rows(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:
     )
 
 
-def read_rows(batch: "pa.RecordBatch") -> Iterator[Row]:
+def read_rows(batch: "pa.RecordBatch") -> Iterator[InputRow]:
     """Yield the rows of an Arrow batch with the columns above."""
     due, target, key, value, pairs, text, row_id, damage = (column.to_pylist() for column in batch.columns)
     for at in range(batch.num_rows):
         headers = text[at] if pairs[at] is None else [(each["key"], each["value"]) for each in pairs[at]]
-        yield Row(due[at], target[at], key[at], value[at], headers, row_id[at], damage[at])
+        yield InputRow(due[at], target[at], key[at], value[at], headers, row_id[at], damage[at])
 
 
 def _due(column: Column, kind: str) -> Column:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from index.schedule import Reason
-from spark_backfill.schedule.row import Decision, Row
+from spark_backfill.schedule.row import Decision, InputRow
 
 SAMPLES: Final = 5
 """Rows shown of each reason."""
@@ -53,7 +53,7 @@ class Fingerprint:
 
 
 @dataclass(slots=True)
-class Survey:
+class RowSurvey:
     """Counts of rows: by delay partition; by reason when invalid, by route and past due when valid."""
 
     partitions: dict[int, Fingerprint] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Survey:
         """Number of valid rows whose due time has passed."""
         return sum(self.past_routes.values())
 
-    def add(self, row: Row, decision: Decision) -> None:
+    def add(self, row: InputRow, decision: Decision) -> None:
         """Count a row."""
         self.partitions.setdefault(decision.partition, Fingerprint()).add(decision.digest)
         if decision.reason:
@@ -94,7 +94,7 @@ class Survey:
         if decision.past:
             self.past_routes[route] += 1
 
-    def join(self, other: "Survey") -> None:
+    def join(self, other: "RowSurvey") -> None:
         """Add the counts of another task."""
         for partition, fingerprint in other.partitions.items():
             self.partitions.setdefault(partition, Fingerprint()).join(fingerprint)
@@ -125,7 +125,7 @@ class Survey:
         return json.dumps(plain)
 
     @classmethod
-    def from_json(cls, text: str) -> "Survey":
+    def from_json(cls, text: str) -> "RowSurvey":
         """Read a survey from the output of ``to_json``."""
         plain = json.loads(text)
         survey = cls(
@@ -146,15 +146,15 @@ class Survey:
             lines.append(line)
 
 
-def merged(surveys: Iterable[Survey]) -> Survey:
+def merged(surveys: Iterable[RowSurvey]) -> RowSurvey:
     """Merge the surveys of all tasks."""
-    result = Survey()
+    result = RowSurvey()
     for survey in surveys:
         result.join(survey)
     return result
 
 
-def shown(row: Row) -> str:
+def shown(row: InputRow) -> str:
     """Describe a row in a line, without its value, which may be private."""
     parts = [f"due {_cut(row.due)}", f"target {_cut(row.target)}", f"key {_cut(row.key)}"]
     return ", ".join([f"id {_cut(row.row_id)}", *parts] if row.row_id is not None else parts)

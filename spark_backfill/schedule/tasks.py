@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from index.rules import Rules
 from index.schedule import Reason
-from spark_backfill.schedule.row import Decision, Row, RowRules
+from spark_backfill.schedule.row import Decision, InputRow, RowRules
 from spark_backfill.schedule.source import read_rows
-from spark_backfill.schedule.survey import Route, Survey
-from spark_backfill.schedule.write import Sorted, Target, write
+from spark_backfill.schedule.survey import Route, RowSurvey
+from spark_backfill.schedule.write import Sorted, WriteTarget, write
 
 Batches = Iterable[pa.RecordBatch]
 
@@ -37,7 +37,7 @@ _ARROW: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Deciding:
+class RowDeciding:
     """Decides rows within a task; it has only fields that can be sent there."""
 
     stored_rules: bytes
@@ -48,7 +48,7 @@ class Deciding:
     unknown: dict[Route, str] = field(default_factory=dict)
     skip_past: bool = False
 
-    def decisions(self, batch: pa.RecordBatch) -> Iterator[tuple[Row, Decision]]:
+    def decisions(self, batch: pa.RecordBatch) -> Iterator[tuple[InputRow, Decision]]:
         """Yield the rows of a batch with their decisions."""
         rules = RowRules(Rules.from_json(self.stored_rules), self.job, self.partitions, self.max_bytes, self.now_ms)
         for row in read_rows(batch):
@@ -61,7 +61,7 @@ class Deciding:
 
     def survey(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Yield one survey for all batches of a task."""
-        survey = Survey()
+        survey = RowSurvey()
         for row, decision in chain.from_iterable(map(self.decisions, batches)):
             survey.add(row, decision)
         yield to_arrow([(survey.to_json(),)], SURVEYED)
@@ -79,7 +79,7 @@ class Deciding:
             found = [values for values in zip(*columns, strict=True) if values[-2]]
             yield to_arrow(found, INVALID)
 
-    def _sorted(self, row: Row, decision: Decision) -> Sorted:
+    def _sorted(self, row: InputRow, decision: Decision) -> Sorted:
         if decision.reason or (decision.past and self.skip_past):
             return Sorted(decision.partition, decision.digest, False, None, None, ())
         return Sorted(decision.partition, decision.digest, True, row.key, row.value, decision.headers)
@@ -89,7 +89,7 @@ class Deciding:
 class Writing:
     """The work of a writing task."""
 
-    target: Target
+    target: WriteTarget
 
     def run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Write the rows and report the numbers."""

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from index.headers import Headers
 from spark_backfill.errors import JobError
-from spark_backfill.schedule.ledger import Ledger, Progress, check_same_rows, group_name, transactional_id
+from spark_backfill.schedule.ledger import Ledger, RowsDone, check_same_rows, group_name, transactional_id
 from spark_backfill.schedule.row import deliver_id
 from spark_backfill.schedule.survey import Fingerprint
 
@@ -38,7 +38,7 @@ class Sorted(NamedTuple):
     headers: Headers
 
 
-class Written(NamedTuple):
+class WrittenRows(NamedTuple):
     """The numbers of a delay partition: rows written now, rows passed over, rows that were done before."""
 
     partition: int
@@ -47,7 +47,7 @@ class Written(NamedTuple):
     before: int
 
 
-class Target(NamedTuple):
+class WriteTarget(NamedTuple):
     """The topic and job that rows are written for; ``fingerprints`` cover all rows by partition."""
 
     kafka: dict[str, Any]
@@ -59,13 +59,13 @@ class Target(NamedTuple):
     max_bytes: int
 
 
-def write(target: Target, rows: Iterable[Sorted]) -> Iterator[Written]:
+def write(target: WriteTarget, rows: Iterable[Sorted]) -> Iterator[WrittenRows]:
     """Write rows sorted by (partition, digest); raise JobError when another run takes over or the rows are others."""
     for partition, group in groupby(rows, attrgetter("partition")):
         yield _write_partition(target, partition, group)
 
 
-def _write_partition(target: Target, partition: int, rows: Iterable[Sorted]) -> Written:
+def _write_partition(target: WriteTarget, partition: int, rows: Iterable[Sorted]) -> WrittenRows:
     group = group_name(target.group_id, target.job)
     producer = Producer(producer_settings(target, partition))
     with Ledger(target.kafka, group, target.topic, settled=True) as ledger:
@@ -73,7 +73,7 @@ def _write_partition(target: Target, partition: int, rows: Iterable[Sorted]) -> 
             producer.init_transactions(INIT_TIMEOUT_S)
             progress = ledger.read([partition])[partition]
             check_same_rows(target.job, target.fingerprints, {partition: progress})
-            return _Writing(target, partition, producer, ledger, progress.done).run(rows)
+            return _PartitionWriting(target, partition, producer, ledger, progress.done).run(rows)
         except KafkaException as exception:
             error: KafkaError = exception.args[0]
             if error.code() in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED):
@@ -81,7 +81,7 @@ def _write_partition(target: Target, partition: int, rows: Iterable[Sorted]) -> 
             raise JobError(f"{target.topic}/{partition}: {error.str()}; run the job again: it goes on here") from None
 
 
-def producer_settings(target: Target, partition: int) -> dict[str, Any]:
+def producer_settings(target: WriteTarget, partition: int) -> dict[str, Any]:
     """Return the settings of the producer of a delay partition."""
     return {
         **target.kafka,
@@ -91,10 +91,10 @@ def producer_settings(target: Target, partition: int) -> dict[str, Any]:
     }
 
 
-class _Writing:
+class _PartitionWriting:
     """The rows of one partition on their way."""
 
-    def __init__(self, target: Target, partition: int, producer: Producer, ledger: Ledger, before: int) -> None:
+    def __init__(self, target: WriteTarget, partition: int, producer: Producer, ledger: Ledger, before: int) -> None:
         self._target = target
         self._partition = partition
         self._producer = producer
@@ -102,7 +102,7 @@ class _Writing:
         self._before = before
         self._failures: list[KafkaError] = []
 
-    def run(self, rows: Iterable[Sorted]) -> Written:
+    def run(self, rows: Iterable[Sorted]) -> WrittenRows:
         """Write the rows that are not done yet."""
         done, written, open_rows = 0, 0, 0
         previous, occurrence = b"", 0
@@ -130,7 +130,7 @@ class _Writing:
             )
         if open_rows:
             self._commit(done)
-        return Written(self._partition, written, done - self._before - written, self._before)
+        return WrittenRows(self._partition, written, done - self._before - written, self._before)
 
     def _send(self, row: Sorted, occurrence: int) -> None:
         headers = [*row.headers, ("deliver-id", deliver_id(self._target.job, row.digest, occurrence))]
@@ -155,7 +155,7 @@ class _Writing:
             self._failures.append(error)
 
     def _commit(self, done: int) -> None:
-        progress = Progress(done, self._target.fingerprints[self._partition])
+        progress = RowsDone(done, self._target.fingerprints[self._partition])
         entry = self._ledger.entry(self._partition, progress)
         self._producer.send_offsets_to_transaction([entry], self._ledger.group, COMMIT_TIMEOUT_S)
         for attempt in range(_COMMIT_ATTEMPTS):

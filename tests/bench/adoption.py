@@ -13,7 +13,7 @@ import psutil
 from confluent_kafka import Producer
 
 from index.bucket import Manifest
-from snapshots.staged import Staged, encode_staged, staged_key
+from snapshots.staged import StagedBucket, encode_staged, staged_key
 from spark_backfill import cluster, settings
 from spark_backfill.buckets.plan import buckets_of
 from spark_backfill.build.index_job import Options
@@ -86,7 +86,7 @@ def _adopted_count(made: Router) -> int:
     return sum(int(float(line.rpartition(" ")[2])) for line in lines if 'outcome="adopted"' in line)
 
 
-def _prepared(context: Context, made: Router, count: int) -> list[Staged]:
+def _prepared(context: Context, made: Router, count: int) -> list[StagedBucket]:
     """Write the log, and the segments of the buckets to stage for it."""
     configured = settings.load(made.process.config, {})
     topic = configured.delay_topic(made.delay_topic)
@@ -117,14 +117,14 @@ def _prepared(context: Context, made: Router, count: int) -> list[Staged]:
         Manifest(0, bucket.from_offset, bucket.to_offset, bucket.from_offset, adoption_segments.refs_of(each))
         for bucket, each in zip(buckets, told, strict=True)
     ]
-    return [Staged(JOB, topic_id, topic.rules, manifest, restores=False) for manifest in manifests]
+    return [StagedBucket(JOB, topic_id, topic.rules, manifest, restores=False) for manifest in manifests]
 
 
 def _headers(made: Router, offset: int, first_ms: int) -> workload.Headers:
     return workload.headers(adoption_segments.due_ms(offset, first_ms), made.target)
 
 
-def _commit(producer: Producer, made: Router, staged: list[Staged]) -> float:
+def _commit(producer: Producer, made: Router, staged: list[StagedBucket]) -> float:
     """Commit the manifests as the job does. Return the start of the commit by the monotonic clock in s."""
     producer.begin_transaction()
     for each in staged:

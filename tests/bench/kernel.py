@@ -180,7 +180,7 @@ class _Batches:
         return pa.RecordBatch.from_pydict(columns)
 
     def decide_us(self, kernel: Kernel) -> float:
-        chosen = spark_kernel.Kernel(KERNEL if kernel.is_native else None)
+        chosen = spark_kernel.TaskKernel(KERNEL if kernel.is_native else None)
         deciding = decisions(chosen, Rules("delays", default_target="orders"), packs=True, answered=False)
         works = [partial(deciding.of, each, milliseconds(each.column("timestamp"))) for each in self._batches]
         return _cpu_us(lambda: [work() for work in works], RECORDS)

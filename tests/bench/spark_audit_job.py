@@ -7,7 +7,7 @@ from typing import Any
 
 from spark_backfill import session
 from spark_backfill.audit.job import audit, pin
-from spark_backfill.audit.scope import Request
+from spark_backfill.audit.scope import AuditRequest
 from spark_backfill.audit.table import GROUPS
 from spark_backfill.settings import load
 from spark_backfill.source import connector_options
@@ -22,7 +22,7 @@ def main() -> None:
     began_s = time.monotonic()
     spark = session.start("bench", CONF, _say)
     started_s = time.monotonic()
-    pinned = pin(settings, Request(settings.delay_topics, grace_ms=0))
+    pinned = pin(settings, AuditRequest(settings.delay_topics, grace_ms=0))
     with audit(spark, settings, connector_options(settings.kafka), pinned, _say) as audited:
         total = audited.total()
         hours = audited.by(GROUPS["hour"])

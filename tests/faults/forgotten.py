@@ -18,7 +18,7 @@ from index.receipts import receipt_of, receipt_record
 from index.recurring import Occurrence
 from index.released_headers import series_headers
 from index.schedule import Action, Control
-from sidecar.dev.audit import Record
+from sidecar.dev.audit import AuditedRecord
 from snapshots.ending import Ending
 from snapshots.state import PROGRESS_KEY, StoredState, encode_progress, fold_state
 from tests.integration.scenario import Header, Stage, now_ms, wait_until
@@ -33,7 +33,7 @@ RECURS: Final[tuple[Header, ...]] = (("deliver-every", b"%d" % PERIOD_MS), ("del
 CANCELS: Final[Header] = ("deliver-cancel", b"nobody")
 
 
-def source_headers(record: Record) -> list[tuple[bytes, bytes | None]]:
+def source_headers(record: AuditedRecord) -> list[tuple[bytes, bytes | None]]:
     """Return the headers with the origin of a released record that has no headers of its own."""
     due_ms = record.timestamp_ms + DUE_IN_MS
     return [
@@ -128,7 +128,7 @@ class Scene:
         return None if state is None else state.ending
 
     @property
-    def waiting(self) -> Record:
+    def waiting(self) -> AuditedRecord:
         """The waiting record."""
         return self.stage.records(self.delay)[0]
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from confluent_kafka import Producer
 
-from sidecar.dev.audit import AuditReport, Record, join
+from sidecar.dev.audit import AuditedRecord, AuditReport, join
 from sidecar.kafka.client.admin import log_range, uncommitted_end
 from tests.faults.streams import FORWARDED
 from tests.integration.router_process import RouterProcess
@@ -59,7 +59,7 @@ class ForwardingStage(Stage):
         defaults = {name: options.get("default_target", "") for name, options in self.delays.items()}
         return join(sent, released, rejected, receipts, now_ms=asked_ms, default_targets=defaults)
 
-    def written_by_router(self, topic: str) -> list[Record]:
+    def written_by_router(self, topic: str) -> list[AuditedRecord]:
         """Return the committed records of a target that are no copies."""
         return [record for record in self.records(topic) if not is_copy(record)]
 
@@ -68,7 +68,7 @@ class ForwardingStage(Stage):
         return Counter(record.value for record in self.records(topic) if is_copy(record))
 
 
-def is_copy(record: Record) -> bool:
+def is_copy(record: AuditedRecord) -> bool:
     """Say whether an application has written the record."""
     return FORWARDED in dict(record.headers)
 
@@ -82,7 +82,7 @@ class Application:
         self._producer.init_transactions(TIMEOUT_S)
         self._producer.begin_transaction()
 
-    def copy(self, records: Iterable[Record], target: str) -> None:
+    def copy(self, records: Iterable[AuditedRecord], target: str) -> None:
         """Write records on with their headers."""
         for record in records:
             headers: list[Header] = [*record.headers, (FORWARDED, None)]
@@ -184,6 +184,6 @@ def hidden(stage: Stage, topic: str) -> int:
     return uncommitted_end(stage.admin, topic, 0) - settled
 
 
-def values(records: Iterable[Record]) -> Counter[bytes | None]:
+def values(records: Iterable[AuditedRecord]) -> Counter[bytes | None]:
     """Return how often each value is among these records."""
     return Counter(record.value for record in records)

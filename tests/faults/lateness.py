@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from sidecar.dev.audit import Record
+from sidecar.dev.audit import AuditedRecord
 from tests.integration.scenario import header
 
 LOW_MS = 250
@@ -30,7 +30,7 @@ class Lateness:
     Records due before ``from_ms``, when no router served yet, are left out.
     """
 
-    def __init__(self, released: Iterable[Record], faults: Sequence[Fault], from_ms: int) -> None:
+    def __init__(self, released: Iterable[AuditedRecord], faults: Sequence[Fault], from_ms: int) -> None:
         self._faults = faults
         self._by_second: defaultdict[int, list[int]] = defaultdict(list)
         self.inside: list[int] = []

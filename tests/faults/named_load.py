@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from index.control_headers import CANCEL, MOVE
 from index.headers import SERIES
-from sidecar.dev.audit import Record
+from sidecar.dev.audit import AuditedRecord
 from tests.integration.scenario import Header, Load, Stage, header
 
 A_SECOND: Final = 100
@@ -69,7 +69,7 @@ def check_receipts(stage: Stage, delay: str, out: str) -> None:
     """Assert that no record has left that a control should have found, and that series neither skip nor double."""
     released, receipts = stage.records(out), stage.records(f"{delay}.receipts")
     left_ms = {header(each, "delay-source"): each.timestamp_ms for each in released}
-    names: dict[bytes | None, list[Record]] = defaultdict(list)
+    names: dict[bytes | None, list[AuditedRecord]] = defaultdict(list)
     for each in stage.records(delay):
         names[dict(each.headers).get("deliver-id")].append(each)
     missed = [
@@ -88,7 +88,7 @@ def check_receipts(stage: Stage, delay: str, out: str) -> None:
         assert len(numbers) == TIMES or name in cancelled, f"{name!r} ended at {len(numbers)} and was not cancelled"
 
 
-def _is_about(receipt: Record, schedule: Record) -> bool:
+def _is_about(receipt: AuditedRecord, schedule: AuditedRecord) -> bool:
     """Say whether a schedule, or the beginning of its series, lies in front of the control."""
     control = int((header(receipt, "delay-source") or b"").rpartition(b"/")[2])
     series = dict(schedule.headers).get(SERIES)
@@ -96,7 +96,7 @@ def _is_about(receipt: Record, schedule: Record) -> bool:
     return begun < control
 
 
-def _occurrences(released: Iterable[Record]) -> dict[bytes, list[int]]:
+def _occurrences(released: Iterable[AuditedRecord]) -> dict[bytes, list[int]]:
     """Return the occurrence numbers of each series, by its id, in the order of the target topic."""
     found: dict[bytes, list[int]] = defaultdict(list)
     for each in released:

@@ -18,7 +18,7 @@ from index.errors import DelayRouterError
 from sidecar import failpoints
 from sidecar.config.model import load
 from sidecar.dev import local_kafka
-from sidecar.kafka.client.admin import Told, connect, log_range, offsets, uncommitted_end
+from sidecar.kafka.client.admin import LogOffset, connect, log_range, offsets, uncommitted_end
 from sidecar.kafka.doubts.ending import EndTransaction
 from tests.faults.forgotten import UNVERIFIED, ForgottenProducer, Scene
 from tests.integration.readiness import partitions
@@ -201,7 +201,7 @@ def _is_led(stage: Stage) -> bool:
     topics = admin.list_topics(timeout=10).topics
     places = [(name, each) for name in topics if name.startswith(stage.word) for each in topics[name].partitions]
     told = offsets(admin, dict.fromkeys(places, OffsetSpec.latest()), IsolationLevel.READ_COMMITTED)
-    return all(isinstance(each, Told) for each in told.values())
+    return all(isinstance(each, LogOffset) for each in told.values())
 
 
 def _prepared(stage: Stage, kinds: dict[str, Kind]) -> dict[str, Scene]:

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from sidecar.config.model import load
-from sidecar.dev.audit import Record
+from sidecar.dev.audit import AuditedRecord
 from sidecar.dev.local_kafka import Node
 from sidecar.kafka.client.admin import TopicFacts, connect, topic_facts
 from tests.faults.stage import FaultStage, Proxied, settled
@@ -143,7 +143,7 @@ def _goes_elsewhere(partition_of: dict[bytes, int]) -> int:
     return by_number + OTHERS + sum(number != 2 for number in partition_of.values())
 
 
-def _names(record: Record, partition: int) -> bool:
+def _names(record: AuditedRecord, partition: int) -> bool:
     """Say whether a record was sent to this partition, by number or by key, according to its value."""
     return (record.value or b"").endswith(b"-%d" % partition)
 
@@ -200,5 +200,5 @@ def _due(began_ms: int, rng: Random) -> Header:
     return "deliver-at", b"%d" % (began_ms + DUE_IN_MS + rng.randint(0, WITHIN_MS))
 
 
-def _late_ms(record: Record) -> int:
+def _late_ms(record: AuditedRecord) -> int:
     return record.timestamp_ms - int(dict(record.headers)["delay-due"] or b"0")

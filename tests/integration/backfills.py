@@ -22,7 +22,7 @@ from snapshots.id_pages import IdPageWriter, encode_pages
 from snapshots.segment import StoredEntry
 from snapshots.staged import (
     Intent,
-    Staged,
+    StagedBucket,
     encode_intent,
     encode_staged,
     intent_key,
@@ -95,7 +95,7 @@ class BackfillJob:
         staging.init_transactions(TIMEOUT_S)
         staging.begin_transaction()
         for manifest in manifests:
-            value = encode_staged(Staged(name, topic_id or self.topic_id, self.rules, manifest, restores))
+            value = encode_staged(StagedBucket(name, topic_id or self.topic_id, self.rules, manifest, restores))
             staging.produce(f"{self._delay}.delay-backfill", value, staged_key(name, manifest.from_offset), 0)
         staging.produce(f"{self._delay}.delay-backfill", None, intent_key(name), 0)
         staging.commit_transaction(TIMEOUT_S)

@@ -29,7 +29,7 @@ from index.progress import start_of
 from index.rule_history import RuleHistory
 from sidecar.config.model import Config
 from sidecar.config.units import parse_duration_ms
-from sidecar.dev.audit import AuditReport, Record, audit, ranges, read
+from sidecar.dev.audit import AuditedRecord, AuditReport, audit, ranges, read
 from sidecar.kafka.client.admin import topic_id
 from snapshots.inventory import NOTHING_STORED
 from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
@@ -48,7 +48,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def header(record: Record, name: str) -> bytes | None:
+def header(record: AuditedRecord, name: str) -> bytes | None:
     """Return the last header of that name. Raise KeyError if there is none."""
     return dict(record.headers)[name]
 
@@ -213,14 +213,14 @@ class Stage:
             self.post(topic, *headers, value=b"%d" % number, key=b"k%d" % (number % 7), partition=partition)
         self.flush()
 
-    def records(self, topic: str) -> list[Record]:
+    def records(self, topic: str) -> list[AuditedRecord]:
         """Return the committed records of a topic, by partition and offset."""
         found = read(self.kafka, ranges(self.kafka, [topic]))
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
-    def wait_records(self, topic: str, count: int, timeout_s: float = TIMEOUT_S) -> list[Record]:
+    def wait_records(self, topic: str, count: int, timeout_s: float = TIMEOUT_S) -> list[AuditedRecord]:
         """Wait for that many committed records, and return all of them."""
-        found: list[Record] = []
+        found: list[AuditedRecord] = []
 
         def enough() -> bool:
             found[:] = self.records(topic)

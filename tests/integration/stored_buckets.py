@@ -6,7 +6,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from index.bucket import Manifest
-from sidecar.dev.audit import Record
+from sidecar.dev.audit import AuditedRecord
 from snapshots.manifest import MANIFEST_PREFIX, decode_manifest
 from snapshots.segment import StoredEntry, decode_segment
 from snapshots.state import StoredState, fold_state
@@ -28,7 +28,7 @@ def manifests_ever(stage: Stage, delay: str) -> Iterator[Manifest]:
             yield decode_manifest(record.key or b"", record.value)
 
 
-def segment_records(stage: Stage, delay: str, partition: int = 0) -> dict[int, Record]:
+def segment_records(stage: Stage, delay: str, partition: int = 0) -> dict[int, AuditedRecord]:
     """Return the records of the snapshots topic by offset."""
     found = stage.records(f"{delay}.delay-snapshots")
     return {each.offset: each for each in found if each.partition == partition}

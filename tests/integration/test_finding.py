@@ -7,7 +7,7 @@ from index.errors import DelayRouterError, RefusedError
 from sidecar.config import model as configuration
 from sidecar.kafka.client import admin as cluster
 from sidecar.operations.finding.finder import Finder
-from sidecar.operations.finding.wanted import Place, Wanted
+from sidecar.operations.finding.wanted import PagePlace, ScheduleFilter
 from tests.integration.readiness import partitions
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, Stage, wait_until
@@ -25,9 +25,9 @@ class Looking:
         self.finder = Finder(config, cluster.connect(config))
 
     def __call__(self, deliver_id: bytes | None = None) -> list[str]:
-        found, place = list[str](), Place(0)
+        found, place = list[str](), PagePlace(0)
         while True:
-            page = self.finder.page(self._topic, 2, Wanted(self._topic.name, deliver_id), place, 1)
+            page = self.finder.page(self._topic, 2, ScheduleFilter(self._topic.name, deliver_id), place, 1)
             found += [f"{self._topic.name}/{each.partition}/{each.offset}" for each in page.schedules]
             if page.next_from is None:
                 return sorted(found)

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from sidecar.dev.audit import Record
+from sidecar.dev.audit import AuditedRecord
 from tests.integration.scenario import Load, Stage, header, now_ms, wait_until
 
 KILLS = 3
@@ -14,11 +14,11 @@ READY_WITHIN_S = 60.0
 """A restart takes 3 s. Half a session is far above that, and far below the wait for a dead member."""
 
 
-def due_ms(record: Record) -> int:
+def due_ms(record: AuditedRecord) -> int:
     return int(header(record, "delay-due") or b"0")
 
 
-def due_after(stage: Stage, target: str, from_ms: int) -> list[Record]:
+def due_after(stage: Stage, target: str, from_ms: int) -> list[AuditedRecord]:
     return [record for record in stage.records(target) if due_ms(record) > from_ms]
 
 

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from sidecar.dev.audit import Record
+from sidecar.dev.audit import AuditedRecord
 from tests.integration.scenario import Header, Stage, header, now_ms, wait_until
 from tests.integration.stored_buckets import state
 
@@ -19,7 +19,7 @@ def at(due_ms: int) -> Header:
     return "deliver-at", b"%d" % due_ms
 
 
-def answers_of(records: list[Record]) -> dict[bytes, list[dict[str, Any]]]:
+def answers_of(records: list[AuditedRecord]) -> dict[bytes, list[dict[str, Any]]]:
     """Return the contents of the receipts, by id and in their order."""
     found: dict[bytes, list[dict[str, Any]]] = {}
     for record in records:

@@ -5,7 +5,7 @@ import time
 from itertools import pairwise
 from random import Random
 
-from sidecar.dev.audit import Record
+from sidecar.dev.audit import AuditedRecord
 from tests.integration.scenario import CREATE_TIME, Header, Stage, header, now_ms, wait_until
 
 KILLS = 3
@@ -148,9 +148,9 @@ def test_no_occurrence_is_skipped_that_fell_due_while_no_router_ran(stage: Stage
     assert [due_ms - moved[0] for due_ms in moved] == [n * 2_000 for n in range(7)]
 
 
-def _dues_ms(records: list[Record], value: bytes) -> list[int]:
+def _dues_ms(records: list[AuditedRecord], value: bytes) -> list[int]:
     return [int(header(record, "delay-due") or b"") for record in records if record.value == value]
 
 
-def _reasons(records: list[Record]) -> list[tuple[bytes | None, bytes | None]]:
+def _reasons(records: list[AuditedRecord]) -> list[tuple[bytes | None, bytes | None]]:
     return [(record.value, header(record, "delay-error")) for record in records]

@@ -15,14 +15,14 @@ from confluent_kafka.admin import AdminClient
 
 from sidecar.cli.program import cli
 from sidecar.config.model import load
-from sidecar.dev.audit import Record
+from sidecar.dev.audit import AuditedRecord
 from sidecar.kafka.writing import transactions
 from sidecar.operations.rejected import redriving
 from sidecar.operations.rejected.counting import CodeCount
 from sidecar.operations.rejected.log import OutOfTimeError
 from sidecar.operations.rejected.operations import RejectedOperations
 from sidecar.operations.rejected.producer import redriver
-from sidecar.operations.rejected.selection import Selection
+from sidecar.operations.rejected.selection import RejectedSelection
 from tests.integration.redrives import redrive_call
 from tests.integration.scenario import Header, Stage, header
 
@@ -68,7 +68,7 @@ def reject(stage: Stage, delay: str) -> None:
     stage.wait_records(f"{delay}.rejected", 2 * COUNT)
 
 
-def copies(stage: Stage, delay: str) -> list[Record]:
+def copies(stage: Stage, delay: str) -> list[AuditedRecord]:
     return [record for record in stage.records(delay) if "delay-redriven" in dict(record.headers)]
 
 
@@ -147,13 +147,13 @@ def test_of_two_at_once_only_the_later_goes_on(
         commit(producer)
 
     monkeypatch.setattr(transactions, "commit", overtaken)
-    order = redriving.Order(Selection(delay))
+    order = redriving.Redrive(RejectedSelection(delay))
     with pytest.raises(redriving.AnotherRunError, match=r"another redrive of .*0 of 1 records were driven"):
         redriving.redrive(config, AdminClient({**stage.kafka}), config.delay_topics[0], order)
     assert copies(stage, delay) == []
     asked = RejectedOperations(config, AdminClient({**stage.kafka}))
     with pytest.raises(OutOfTimeError):
-        asked.redrive(redriving.Order(Selection(delay), within_s=0))
+        asked.redrive(redriving.Redrive(RejectedSelection(delay), within_s=0))
     assert asked.counts(delay) == ({"INVALID_SCHEDULE": CodeCount(1, 0, ANY)}, True)
     assert redriven(file, delay)["driven"] == 1
     assert len(copies(stage, delay)) == 1

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from sidecar.dev.audit import Record
+from sidecar.dev.audit import AuditedRecord
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import CREATE_TIME, Header, Stage, header, now_ms, wait_until
 from tests.integration.serving import serving
@@ -14,11 +14,11 @@ GOOD_WITHIN_MS = 5_000
 """A refused record may cost others a second; the remainder allows for a machine that runs other tests."""
 
 
-def sources(records: list[Record]) -> set[str]:
+def sources(records: list[AuditedRecord]) -> set[str]:
     return {(header(record, "delay-source") or b"").decode() for record in records}
 
 
-def by_source(records: list[Record]) -> dict[str, Record]:
+def by_source(records: list[AuditedRecord]) -> dict[str, AuditedRecord]:
     found = {(header(record, "delay-source") or b"").decode(): record for record in records}
     assert len(found) == len(records), "a record came twice"
     return found
@@ -98,7 +98,7 @@ def test_a_record_without_key_for_a_compacted_target(stage: Stage) -> None:
         assert sources(stage.wait_records(compacted, 40)) == good
 
 
-def late_ms(records: list[Record]) -> int:
+def late_ms(records: list[AuditedRecord]) -> int:
     """Return the largest delay after the due time in ms, by the brokers' clock."""
     return max(record.timestamp_ms - int(header(record, "delay-due") or b"0") for record in records)
 
@@ -199,7 +199,9 @@ def test_a_target_deleted_while_records_are_pending(stage: Stage, cached: bool) 
 class TestRejectedTopicThatIsTooSmall:
     """A record that the rejected topic refuses must not hold up the partition: the router shortens it step by step."""
 
-    def run(self, stage: Stage, router: RouterProcess, delay: str, out: str, bad: list[str]) -> dict[str, Record]:
+    def run(
+        self, stage: Stage, router: RouterProcess, delay: str, out: str, bad: list[str]
+    ) -> dict[str, AuditedRecord]:
         stage.send(delay, ("deliver-after", b"200"), value=b"good")
         rejected = by_source(stage.wait_records(f"{delay}.rejected", len(bad)))
         assert set(rejected) == set(bad)

@@ -14,7 +14,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from sidecar.dev.audit import Record
+from sidecar.dev.audit import AuditedRecord
 from tests.conftest import StartCluster
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import TIMEOUT_S, Header, Stage, header, now_ms
@@ -46,7 +46,7 @@ def router(stage: Stage) -> Iterator[RouterProcess]:
         assert running.stop() == 0
 
 
-def rejected(stage: Stage, source: str) -> Record:
+def rejected(stage: Stage, source: str) -> AuditedRecord:
     """Wait for the record from ``source`` in the rejected topic, and return it; there must be exactly one."""
     topic = f"{source.split('/', maxsplit=1)[0]}.rejected"
     deadline = time.monotonic() + TIMEOUT_S

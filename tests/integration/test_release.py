@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.dev.audit import Record, check_order, ranges, read
+from sidecar.dev.audit import AuditedRecord, check_order, ranges, read
 from sidecar.kernel.choice import Kernel
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import CREATE_TIME, TIMEOUT_S, Header, Stage, header, now_ms
@@ -69,7 +69,7 @@ def name(stage: Stage, suffix: str) -> str:
     return f"{stage.word}.{suffix}"
 
 
-def released(stage: Stage, target: str, source: str) -> Record:
+def released(stage: Stage, target: str, source: str) -> AuditedRecord:
     """Wait for the record that waited at ``source``, and return it; the target must have exactly one."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:

@@ -7,7 +7,7 @@ from typing import Any
 from confluent_kafka.admin import NewTopic
 
 from sidecar.config import model as configuration
-from sidecar.dev.audit import Record
+from sidecar.dev.audit import AuditedRecord
 from sidecar.kafka.client import admin as cluster
 from sidecar.kafka.client.admin import log_range
 from sidecar.policies.operations import Operations
@@ -38,7 +38,7 @@ def restart_by_other_rules(router: RouterProcess) -> None:
     router.kill()
 
 
-def restore(stage: Stage, topic: str, records: Sequence[Record]) -> None:
+def restore(stage: Stage, topic: str, records: Sequence[AuditedRecord]) -> None:
     """Write the lost records again, as from a copy of the topic: the last record of each key, in their order."""
     last = {record.key: record for record in records}
     for record in records:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from index.survey import BOUNDS_MS
 from sidecar.config.model import Config
 from sidecar.http.api.server import AdminApi
-from sidecar.operations.finding.wanted import Wanted
+from sidecar.operations.finding.wanted import ScheduleFilter
 from sidecar.operations.status.answers import (
     DueRange,
     Fate,
@@ -23,7 +23,7 @@ from sidecar.operations.status.answers import (
     StatusAnswer,
     TopicAnswer,
 )
-from sidecar.policies.origin import Origin
+from sidecar.policies.origin import ChangeOrigin
 from sidecar.policies.policy import target_scope, topic_scope
 from tests.page.browser import Browser, browser
 from tests.support.admin_api import OPERATE, FakeInquiries, FakeOperations, FakeRejected, doubles
@@ -86,7 +86,7 @@ class Inquiries(FakeInquiries):
             targets=("orders", "audit"),
         )
 
-    def schedules(self, wanted: Wanted, begin: str, most: int) -> SchedulesAnswer:
+    def schedules(self, wanted: ScheduleFilter, begin: str, most: int) -> SchedulesAnswer:
         found = tuple(
             ScheduleAnswer(
                 partition=number % 3,
@@ -143,10 +143,10 @@ def shown() -> Iterator[Browser]:
         tokens.write_text(f"operate+payload {OPERATE}\n")
         config = _config(tokens)
         operations = FakeOperations(config)
-        operations.by(Origin("alice", "command", "ops-1"))
+        operations.by(ChangeOrigin("alice", "command", "ops-1"))
         operations.replace(topic_scope(REMINDERS), {"paused": False, "max_delay": "7d"})
         operations.replace(target_scope("audit"), {"records_per_second": 500})
-        operations.by(Origin("token 3f9a01c2 (operate)", "admin API", "10.1.2.3"))
+        operations.by(ChangeOrigin("token 3f9a01c2 (operate)", "admin API", "10.1.2.3"))
         operations.replace(
             topic_scope(REMINDERS), {"paused": True, "paused_reason": "billing moves", "max_delay": "7d"}
         )

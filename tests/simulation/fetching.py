@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from index.errors import ClusterError, ClusterTrouble
 from index.record import Record
 from sidecar.engine.ports import ReadEach, Records
-from sidecar.process.host.pool import MERGE_TURN_S, MERGES_AT_ONCE, SEAL_TURN_S, SEALS_AT_ONCE, Turns
+from sidecar.process.host.pool import MERGE_TURN_S, MERGES_AT_ONCE, SEAL_TURN_S, SEALS_AT_ONCE, FairTurns
 from tests.simulation.checker import Violation
 from tests.simulation.world import DELAY_TOPIC, DelayLog, Faults, Produced, Store
 
@@ -108,8 +108,8 @@ class Pool:
     """The port ``Pool`` in one thread: does the work some rounds later, or fails."""
 
     def __init__(self, reader: Reader, pages: PageReader, looker: Records, faults: Faults) -> None:
-        self.seals = Turns(SEALS_AT_ONCE, SEAL_TURN_S)
-        self.merges = Turns(MERGES_AT_ONCE, MERGE_TURN_S)
+        self.seals = FairTurns(SEALS_AT_ONCE, SEAL_TURN_S)
+        self.merges = FairTurns(MERGES_AT_ONCE, MERGE_TURN_S)
         self._offset_reader = reader
         self._page_reader = pages
         self._looker = looker

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from sidecar.engine.ports import Place
-from sidecar.engine.release.aside import Doubt, Doubts, Ends, doubt_of
+from sidecar.engine.release.aside import Doubt, Doubts, PlaceEnds, doubt_of
 from tests.simulation.violation import Violation
 
 SHARE = 0.35
@@ -48,9 +48,9 @@ class Log:
     opened: list[Open] = field(default_factory=list)
 
     @property
-    def ends(self) -> Ends:
+    def ends(self) -> PlaceEnds:
         """The last stable offset, the end and the leader epoch."""
-        return Ends(self.opened[0].offset if self.opened else self.end, self.end, self.leader_epoch)
+        return PlaceEnds(self.opened[0].offset if self.opened else self.end, self.end, self.leader_epoch)
 
     def begin(self, *, is_ours: bool, names_us: bool) -> None:
         """Open a transaction that writes its first record and some more."""

@@ -32,8 +32,8 @@ from sidecar.engine.buckets.upkeep import Upkeep
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.intake.decided import Decided
 from sidecar.engine.intake.deciding import Deciding
-from sidecar.engine.intake.intake import CONTROLS_FOR_S, Intake, Places
-from sidecar.engine.ownership.adopting import Waiting
+from sidecar.engine.intake.intake import CONTROLS_FOR_S, IdPlaces, Intake
+from sidecar.engine.ownership.adopting import BackfillRecord
 from sidecar.engine.ownership.origin import Origin
 from sidecar.engine.ownership.restored import kept_by_backfills
 from sidecar.engine.payload.ledger import PartitionLedger
@@ -219,7 +219,7 @@ class Host:
         """Return transactions of the owner that this router believes to be."""
         return SimulatedTransactions(self._around, self)
 
-    def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: Places) -> Intake:
+    def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: IdPlaces) -> Intake:
         """Return an intake of the modelled log, in the thread of the worker."""
         deciding = Deciding(
             history,
@@ -332,7 +332,7 @@ class SimulatedStaged:
         """Say at random whether the owner has looked, so that it takes some rounds."""
         return self._around.faults.rng.random() < 0.5
 
-    def waiting(self) -> Mapping[bytes, Waiting]:
+    def waiting(self) -> Mapping[bytes, BackfillRecord]:
         return self._watch()
 
     def hold_off(self) -> None:

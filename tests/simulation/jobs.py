@@ -14,13 +14,13 @@ from index.progress import Position
 from index.rules import Rules
 from index.schedule import AT_ONCE, Schedule, due_ms_of
 from sidecar.engine.limits import Limits
-from sidecar.engine.ownership.adopting import Waiting
+from sidecar.engine.ownership.adopting import BackfillRecord
 from snapshots.id_pages import IdPageWriter, encode_pages
 from snapshots.segment import StoredEntry
 from snapshots.staged import (
     STAGED_PREFIX,
     Intent,
-    Staged,
+    StagedBucket,
     decode_staged,
     encode_intent,
     encode_staged,
@@ -94,7 +94,7 @@ class Job:
                 writer.written([encoded.ref], [self._store.append_segment(key, encoded.value)])
         yield f"job {self._name} has written {span}"
         manifest = replace(writer.manifest(), id_pages=id_pages)
-        staged = Staged(self._name, self._topic_id, self._rules, manifest, restores=False)
+        staged = StagedBucket(self._name, self._topic_id, self._rules, manifest, restores=False)
         self._store.stage(staged_key(self._name, self._from), encode_staged(staged))
         self._store.withdraw(intent_key(self._run))
         yield f"job {self._name} has staged {span}"
@@ -129,18 +129,18 @@ class Watch:
     def __init__(self, store: Store, rng: random.Random) -> None:
         self._store = store
         self._rng = rng
-        self._seen: dict[bytes, Waiting] = {}
+        self._seen: dict[bytes, BackfillRecord] = {}
 
-    def __call__(self) -> Mapping[bytes, Waiting]:
+    def __call__(self) -> Mapping[bytes, BackfillRecord]:
         staged = {key: each for key, each in self._store.backfill.items() if key.startswith(STAGED_PREFIX)}
         offsets = {key: offset for key, (offset, _) in staged.items()}
         news = offsets != {key: each.offset for key, each in self._seen.items()}
         if news and self._rng.random() < SEES_NEWS:
-            self._seen = {key: Waiting(offset, _decoded(key, value)) for key, (offset, value) in staged.items()}
+            self._seen = {key: BackfillRecord(offset, _decoded(key, value)) for key, (offset, value) in staged.items()}
         return self._seen
 
 
-def _decoded(key: bytes, value: bytes) -> Staged | FormatError:
+def _decoded(key: bytes, value: bytes) -> StagedBucket | FormatError:
     try:
         return decode_staged(key, value)
     except FormatError as error:

@@ -27,7 +27,7 @@ from sidecar.engine.intake.deciding import Deciding
 from sidecar.engine.limits import Limits
 from sidecar.engine.ownership.owned_partition import OwnedPartition
 from sidecar.engine.ownership.rule_changes import RuleChanges
-from sidecar.engine.ownership.tail import Tail
+from sidecar.engine.ownership.tail import PartitionTail
 from sidecar.engine.payload.ledger import PartitionLedger
 from sidecar.engine.payload.records import Payload, Refused, Scheduled
 from sidecar.engine.release.aside import Aside
@@ -129,7 +129,7 @@ class EpochAtLastCommit(Wrong):
     replaces: ClassVar = {OWNED + "RuleChanges": _FromLastCommit}
 
 
-class _ReadsOn(Tail):
+class _ReadsOn(PartitionTail):
     def enter(self, history: RuleHistory) -> None:
         self._history = history
         ahead: Any = self._intake

@@ -5,7 +5,7 @@ from functools import partial
 from typing import ClassVar
 
 from index.bucket import Bucket, Manifest
-from index.id_lookup import Lookup
+from index.id_lookup import IdLookup
 from index.progress import Position
 from sidecar.engine.buckets.ids import StoredIds, Tell
 from sidecar.engine.buckets.lifecycle import Housekeeping
@@ -68,7 +68,7 @@ class DamagedPageTrusted(Wrong):
     replaces: ClassVar = {OWNED + "StoredIds": _TrustsDamaged}
 
 
-class _CoversAll(Lookup):
+class _CoversAll(IdLookup):
     def covers(self, offsets: range) -> bool:
         return bool(self._known)
 

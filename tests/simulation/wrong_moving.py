@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from index.moving import moved_record
 from index.named import NamedSchedules
 from index.progress import Position
-from index.receipts import Outcome, Receipt
+from index.receipts import ControlOutcome, Receipt
 from index.record import Record
 from index.schedule import Schedule
 from sidecar.engine.release.moving import Chain, Moves, Moving, Spared, chains_of
@@ -15,7 +15,7 @@ from tests.simulation.replacing import OWNED, Wrong
 
 
 def _first(receipt: Receipt) -> Position | None:
-    return receipt.cancelled[0] if receipt.outcome is Outcome.MOVED else None
+    return receipt.cancelled[0] if receipt.outcome is ControlOutcome.MOVED else None
 
 
 class FirstMoved(Wrong):

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from sidecar.dev.audit import AuditReport
 from spark_backfill.audit.job import audit, pin
-from spark_backfill.audit.scope import Request, Selection
+from spark_backfill.audit.scope import AuditRequest, AuditSelection
 from spark_backfill.audit.table import GROUPS, Tally
 from spark_backfill.settings import load
 from spark_backfill.source import connector_options
@@ -46,11 +46,11 @@ class Found:
 
 
 def audit_stage(
-    spark: SparkSession, stage: Stage, selection: Selection | None = None, *, grace_ms: int = 0, **request: Any
+    spark: SparkSession, stage: Stage, selection: AuditSelection | None = None, *, grace_ms: int = 0, **request: Any
 ) -> Found:
     """Audit every delay topic of a stage."""
     settings = load(stage.router("audit").config, {})
-    asked = Request(settings.delay_topics, selection or Selection(), grace_ms=grace_ms, **request)
+    asked = AuditRequest(settings.delay_topics, selection or AuditSelection(), grace_ms=grace_ms, **request)
     pinned = pin(settings, asked)
     with audit(spark, settings, connector_options(settings.kafka), pinned, print) as audited:
         return Found(audited.total(), audited.by(GROUPS["partition"]), audited.samples(100))

@@ -13,7 +13,7 @@ from index.schedule import Rejection, due_ms_of
 from sidecar.dev.demo.router import config_text
 from sidecar.kafka.client.admin import log_range, uncommitted_end
 from snapshots.segment import StoredEntry, decode_segment
-from snapshots.staged import Intent, Staged, fold_staged
+from snapshots.staged import Intent, StagedBucket, fold_staged
 from spark_backfill import cluster, settings
 from spark_backfill.buckets.job import Job
 from spark_backfill.build import index_job, scope
@@ -71,7 +71,7 @@ def wanted(stage: Stage, delay: str, rules: Rules, partition: int, start: int, e
     return sorted(found, key=lambda entry: entry[:2])
 
 
-def staged(stage: Stage, delay: str, partition: int = 0) -> tuple[list[Staged], list[Intent]]:
+def staged(stage: Stage, delay: str, partition: int = 0) -> tuple[list[StagedBucket], list[Intent]]:
     """Return the staged buckets and open intents in the backfill topic, once all committed records are visible."""
     backfill = f"{delay}.delay-backfill"
     # A coordinator answers a commit before its markers are written; transactions that began earlier may be open, too.

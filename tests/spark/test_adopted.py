@@ -52,7 +52,7 @@ def test_a_backlog_is_indexed_by_spark_and_released_by_the_router(
         assert adopted(router, delay) == 2
         # A second run finds nothing to do.
         outcome = index_job.index(spark, settings, settings.delay_topic(delay), Asked(), options, print)
-        assert outcome == index_job.Outcome()
+        assert outcome == index_job.IndexOutcome()
 
 
 def test_a_job_that_the_router_has_overtaken(spark: SparkSession, stage: Stage, tmp_path: Path, rng: Random) -> None:
@@ -100,7 +100,7 @@ def test_controls_are_left_to_the_router_and_all_between_them_is_staged(
 
     too_short = replace(options, stretch_records=1_001)
     outcome = index_job.index(spark, settings, settings.delay_topic(delay), Asked(), too_short, said.append)
-    assert (outcome, staged(stage, delay)) == (index_job.Outcome(), ([], []))
+    assert (outcome, staged(stage, delay)) == (index_job.IndexOutcome(), ([], []))
     index_job.index(spark, settings, settings.delay_topic(delay), Asked(), options, said.append)
 
     waiting, intents = staged(stage, delay)

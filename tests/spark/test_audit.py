@@ -13,7 +13,7 @@ from confluent_kafka import Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from index.errors import ConfigError
-from spark_backfill.audit.scope import Edge, Selection
+from spark_backfill.audit.scope import AuditSelection, Edge
 from spark_backfill.cli import cli
 from spark_backfill.errors import JobError
 from tests.integration.scenario import Header, Load, Stage, now_ms, wait_until
@@ -257,21 +257,21 @@ def test_a_part_of_a_topic(spark: SparkSession, stage: Stage, hand: Hand) -> Non
     for place in places[1:]:
         hand.write(out, place)
 
-    def counts(selection: Selection) -> tuple[int, int, int, int]:
+    def counts(selection: AuditSelection) -> tuple[int, int, int, int]:
         found = audit_stage(spark, stage, selection).total.counts
         return found["sent"], found["released"], found["lost"], found["foreign"]
 
     one = frozenset({1})
-    assert counts(Selection()) == (5, 4, 1, 0)
-    assert counts(Selection(one)) == (4, 4, 0, 0)
-    assert counts(Selection(one, Edge(offset=1), Edge(offset=3))) == (2, 2, 0, 0)
-    assert counts(Selection(start=Edge(time_ms=between_ms))) == (1, 1, 0, 0)
-    assert counts(Selection(end=Edge(time_ms=between_ms))) == (4, 3, 1, 0)
-    assert counts(Selection(start=Edge(time_ms=now_ms() + 1_000))) == (0, 0, 0, 0)
+    assert counts(AuditSelection()) == (5, 4, 1, 0)
+    assert counts(AuditSelection(one)) == (4, 4, 0, 0)
+    assert counts(AuditSelection(one, Edge(offset=1), Edge(offset=3))) == (2, 2, 0, 0)
+    assert counts(AuditSelection(start=Edge(time_ms=between_ms))) == (1, 1, 0, 0)
+    assert counts(AuditSelection(end=Edge(time_ms=between_ms))) == (4, 3, 1, 0)
+    assert counts(AuditSelection(start=Edge(time_ms=now_ms() + 1_000))) == (0, 0, 0, 0)
     for selection, message in (
-        (Selection(frozenset({2})), "--partition 2: .* has 2 partitions"),
-        (Selection(start=Edge(offset=1)), "--from 1: an offset is meant for one partition"),
-        (Selection(one, end=Edge(offset=9)), "--to 9: .*/1 holds offsets 0 to 4"),
+        (AuditSelection(frozenset({2})), "--partition 2: .* has 2 partitions"),
+        (AuditSelection(start=Edge(offset=1)), "--from 1: an offset is meant for one partition"),
+        (AuditSelection(one, end=Edge(offset=9)), "--to 9: .*/1 holds offsets 0 to 4"),
     ):
         with pytest.raises(ConfigError, match=message):
             audit_stage(spark, stage, selection)

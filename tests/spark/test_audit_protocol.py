@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from index.headers import PRESETS, Alias, Role, Unit
+from index.headers import PRESETS, Alias, HeaderRole, Unit
 from index.rules import Rules, Schedule
 from sidecar.dev.audit import record as single
 from spark_backfill.audit.protocol import (
@@ -113,9 +113,9 @@ def test_no_time_both_times_and_a_time_twice(spark: SparkSession) -> None:
 
 def test_aliases_by_their_units(spark: SparkSession) -> None:
     presets = (alias for preset in PRESETS.values() for alias in preset)
-    micros = Alias("x-us", Role.AT, Unit.US), Alias("x-after-us", Role.AFTER, Unit.US)
-    binary = Alias("X-Be", Role.AT, Unit.BE_MS), Alias("x-after-be", Role.AFTER, Unit.BE_MS)
-    aliases = (*presets, Alias("wait", Role.AFTER, Unit.S), *micros, *binary)
+    micros = Alias("x-us", HeaderRole.AT, Unit.US), Alias("x-after-us", HeaderRole.AFTER, Unit.US)
+    binary = Alias("X-Be", HeaderRole.AT, Unit.BE_MS), Alias("x-after-be", HeaderRole.AFTER, Unit.BE_MS)
+    aliases = (*presets, Alias("wait", HeaderRole.AFTER, Unit.S), *micros, *binary)
     headers: list[list[Header]] = [
         [("cesium-deliver-at", b"1700000001000")],
         [("cesium-deliver-at", b"2030-01-31T08:00:00Z")],

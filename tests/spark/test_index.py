@@ -20,7 +20,7 @@ from index.progress import start_of
 from index.record import Record
 from index.schedule import AT_ONCE
 from snapshots.id_pages import decode_page
-from snapshots.staged import Intent, Staged, encode_intent, intent_key
+from snapshots.staged import Intent, StagedBucket, encode_intent, intent_key
 from spark_backfill.build import index_job
 from spark_backfill.build.index_job import Options
 from spark_backfill.build.scope import Asked
@@ -74,12 +74,12 @@ def fill(stage: Stage, topic: str, rng: Random, count: int, partitions: int = 1)
 
 def index(
     spark: SparkSession, stage: Stage, directory: Path, delay: str, asked: Asked | None = None, options: Options = SMALL
-) -> index_job.Outcome:
+) -> index_job.IndexOutcome:
     settings = settings_of(stage, directory)
     return index_job.index(spark, settings, settings.delay_topic(delay), asked or Asked(), options, print)
 
 
-def check(stage: Stage, directory: Path, delay: str, partition: int, found: list[Staged]) -> list[Wanted]:
+def check(stage: Stage, directory: Path, delay: str, partition: int, found: list[StagedBucket]) -> list[Wanted]:
     """Assert that every staged bucket matches the rules in its range. Return all entries in release order."""
     rules = settings_of(stage, directory).delay_topic(delay).rules
     everything: list[Wanted] = []
@@ -190,7 +190,7 @@ def test_a_range_in_which_nothing_is_pending(spark: SparkSession, stage: Stage, 
     producer.produce(delay, b"never")
     producer.flush(30)
     producer.abort_transaction(30)
-    assert index(spark, stage, tmp_path, delay) == index_job.Outcome(buckets=1)
+    assert index(spark, stage, tmp_path, delay) == index_job.IndexOutcome(buckets=1)
     (only,), _ = staged(stage, delay)
     assert only.manifest.segments == ()
     assert (only.manifest.from_offset, only.manifest.to_offset) == (0, 2)

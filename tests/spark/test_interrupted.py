@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from pyspark.sql import SparkSession
 
-from spark_backfill.buckets.deciding import DECIDED_SCHEMA, Deciding
+from spark_backfill.buckets.deciding import DECIDED_SCHEMA, DecideTask
 from spark_backfill.buckets.sink import SegmentsWriter, write_segments
 from spark_backfill.build import index_job
 from spark_backfill.build.index_job import Options
@@ -91,7 +91,7 @@ def test_two_attempts_of_a_task_and_one_of_them_counts(
 ) -> None:
     delay = filled(stage, rng, 900)
     job, ranges = prepared(stage, tmp_path, delay)
-    deciding = Deciding(job.rules_json, job.slots, job.slot_keys, keeps_payload=True)
+    deciding = DecideTask(job.rules_json, job.slots, job.slot_keys, keeps_payload=True)
     columns = ("partition", "offset", "timestamp", "key", "value", "headers")
     records = read_ranges(spark, connector_options(job.kafka), delay, ranges, 1_000).select(*columns)
     rows = records.mapInArrow(deciding, DECIDED_SCHEMA).sort("due_ms", "offset").toArrow()

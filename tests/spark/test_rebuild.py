@@ -14,7 +14,7 @@ from snapshots.manifest import encode_manifest, manifest_key
 from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 from spark_backfill import cluster
 from spark_backfill.build import rebuild_job
-from spark_backfill.build.index_job import Options, Outcome
+from spark_backfill.build.index_job import IndexOutcome, Options
 from spark_backfill.build.scope import Asked
 from spark_backfill.errors import JobError
 from tests.integration.scenario import TIMEOUT_S, Header, Stage, now_ms, wait_until
@@ -22,7 +22,9 @@ from tests.integration.stored_buckets import delete_records, state, truncate
 from tests.spark.backfill import COMPACT, delay_topic, entries_of, settings_of, staged
 
 
-def rebuild(spark: SparkSession, stage: Stage, directory: Path, delay: str, released_before_ms: int = -1) -> Outcome:
+def rebuild(
+    spark: SparkSession, stage: Stage, directory: Path, delay: str, released_before_ms: int = -1
+) -> IndexOutcome:
     settings = settings_of(stage, directory)
     topic = settings.delay_topic(delay)
     options = Options("rebuild", bucket_records=400, task_records=200)

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from sidecar.cli.program import cli as router_cli
 from sidecar.cluster.rights.acls import Acl
 from sidecar.dev.demo.router import config_text
-from snapshots.staged import Staged
+from snapshots.staged import StagedBucket
 from spark_backfill import settings
 from spark_backfill.build import index_job, rebuild_job
 from spark_backfill.build.index_job import Options
@@ -114,5 +114,5 @@ def test_each_job_with_exactly_the_rights_that_are_listed(
     assert {each.restores for each in waiting(stage, delay)} == {False, True}
 
 
-def waiting(stage: Stage, delay: str) -> list[Staged]:
+def waiting(stage: Stage, delay: str) -> list[StagedBucket]:
     return staged(stage, delay)[0]

@@ -7,9 +7,9 @@ import pytest
 
 from spark_backfill.errors import JobError
 from spark_backfill.schedule.ledger import Ledger, group_name
-from spark_backfill.schedule.row import Row, digest_of
+from spark_backfill.schedule.row import InputRow, digest_of
 from spark_backfill.schedule.survey import Fingerprint
-from spark_backfill.schedule.write import Sorted, Target, Written, write
+from spark_backfill.schedule.write import Sorted, WriteTarget, WrittenRows, write
 from tests.integration.scenario import Stage, header
 
 ROWS = 57
@@ -20,18 +20,18 @@ class Killed(Exception):
 
 
 def make_rows(count: int = ROWS, partition: int = 0) -> list[Sorted]:
-    made = [Row(str(number), None, b"k%d" % number, b"%d" % number) for number in range(count)]
+    made = [InputRow(str(number), None, b"k%d" % number, b"%d" % number) for number in range(count)]
     # One row three times, and one that must not be written.
     rows = [Sorted(partition, digest_of(row), row.value != b"7", row.key, row.value, ()) for row in made]
     return sorted([*rows, rows[3], rows[3]], key=lambda row: row.digest)
 
 
-def target(stage: Stage, topic: str, rows: list[Sorted], *, batch: int = 10) -> Target:
+def target(stage: Stage, topic: str, rows: list[Sorted], *, batch: int = 10) -> WriteTarget:
     fingerprints: dict[int, Fingerprint] = {}
     for row in rows:
         fingerprints.setdefault(row.partition, Fingerprint()).add(row.digest)
     texts = {partition: each.text() for partition, each in fingerprints.items()}
-    return Target(dict(stage.kafka), stage.group_id, "job", topic, texts, batch, 1_000_000)
+    return WriteTarget(dict(stage.kafka), stage.group_id, "job", topic, texts, batch, 1_000_000)
 
 
 def until(rows: Iterable[Sorted], count: int) -> Iterator[Sorted]:
@@ -48,10 +48,10 @@ def ids(stage: Stage, topic: str) -> Counter[bytes | None]:
 def test_written_again_nothing_is_written_twice(stage: Stage) -> None:
     topic = stage.delay(partitions=2)
     rows = [*make_rows(), *make_rows(5, 1)]
-    assert list(write(target(stage, topic, rows), rows)) == [Written(0, ROWS + 1, 1, 0), Written(1, 7, 0, 0)]
+    assert list(write(target(stage, topic, rows), rows)) == [WrittenRows(0, ROWS + 1, 1, 0), WrittenRows(1, 7, 0, 0)]
     found = ids(stage, topic)
     assert len(found) == ROWS + 1 + 7 - 7  # the rows of partition 1 are equal to some of partition 0
-    assert list(write(target(stage, topic, rows), rows)) == [Written(0, 0, 0, ROWS + 2), Written(1, 0, 0, 7)]
+    assert list(write(target(stage, topic, rows), rows)) == [WrittenRows(0, 0, 0, ROWS + 2), WrittenRows(1, 0, 0, 7)]
     assert ids(stage, topic) == found
 
 
@@ -85,7 +85,7 @@ def test_who_comes_later_takes_over(stage: Stage) -> None:
         for number, row in enumerate(rows):
             if number == 25:
                 (done,) = write(target(stage, topic, rows), rows)
-                assert done == Written(0, done.written, ROWS + 2 - 20 - done.written, 20)
+                assert done == WrittenRows(0, done.written, ROWS + 2 - 20 - done.written, 20)
             yield row
 
     with pytest.raises(JobError, match="another run of job job has taken over delay partition 0"):

@@ -18,15 +18,15 @@ from sidecar.http.guard import NO_FILES, Guard
 from sidecar.http.pace import Pace
 from sidecar.http.page.files import page_files
 from sidecar.http.tokens import TokenFile
-from sidecar.kafka.writing.record_writer import Written
-from sidecar.operations.controls.ordering import Order as ControlOrder
-from sidecar.operations.controls.receipts import Cancelled, Told
-from sidecar.operations.finding.wanted import Wanted
+from sidecar.kafka.writing.record_writer import WrittenRecord
+from sidecar.operations.controls.ordering import ControlOrder
+from sidecar.operations.controls.receipts import Cancelled, ReceiptAnswer
+from sidecar.operations.finding.wanted import ScheduleFilter
 from sidecar.operations.rejected.counting import CodeCount, Counted
-from sidecar.operations.rejected.listing import Listed, Page, Position
-from sidecar.operations.rejected.records import Place, RejectedRecord
-from sidecar.operations.rejected.redriving import Order, Report
-from sidecar.operations.rejected.selection import Selection
+from sidecar.operations.rejected.listing import Listed, Position, RejectedPage
+from sidecar.operations.rejected.records import RecordPosition, RejectedRecord
+from sidecar.operations.rejected.redriving import Redrive, RedriveReport
+from sidecar.operations.rejected.selection import RejectedSelection
 from sidecar.operations.status.answers import (
     DueRange,
     Fate,
@@ -39,7 +39,7 @@ from sidecar.operations.status.answers import (
     StatusAnswer,
     TopicAnswer,
 )
-from sidecar.policies.origin import NOBODY, Change, Origin, remembered
+from sidecar.policies.origin import NOBODY, Change, ChangeOrigin, remembered
 from sidecar.policies.policy import Policy, Scope, changed, plain_of, policy_of
 from sidecar.policies.switches import SwitchKey, pause_terms
 from sidecar.policies.table import NO_POLICIES, PolicyTable, refuse_impossible, with_policy
@@ -86,7 +86,7 @@ class FakeOperations:
         self.asked = 0
         self.fails: Exception | None = None
 
-    def by(self, origin: Origin) -> Self:
+    def by(self, origin: ChangeOrigin) -> Self:
         self.origin = origin
         return self
 
@@ -127,7 +127,7 @@ class FakeInquiries:
         self.topics = [topic.name for topic in made.delay_topics]
         self.partitions = partitions
         self.before: Callable[[], None] = lambda: None
-        self.wanted: Wanted | None = None
+        self.wanted: ScheduleFilter | None = None
 
     def status(self, topic: str = "") -> StatusAnswer:
         self.before()
@@ -151,7 +151,7 @@ class FakeInquiries:
         fate = Fate.PENDING if offset < 10 else Fate.UNKNOWN
         return LookupAnswer(topic=topic, partition=partition, offset=offset, fate=fate)
 
-    def schedules(self, wanted: Wanted, begin: str, most: int) -> SchedulesAnswer:
+    def schedules(self, wanted: ScheduleFilter, begin: str, most: int) -> SchedulesAnswer:
         """Return at most ``most`` of SCHEDULES schedules, due one after the other, from the end of the page before."""
         self.before()
         self.wanted = wanted
@@ -172,21 +172,21 @@ class FakeRejected:
     def __init__(self) -> None:
         self.records: list[RejectedRecord] = []
         self.redriven: set[int] = set()
-        self.orders: list[Order] = []
+        self.orders: list[Redrive] = []
         self.fails: Exception | None = None
 
     def add(self, topic: str, code: str, message: str = "no", deliver_id: bytes | None = None) -> None:
         offset = len(self.records)
-        place = Place(topic, 1, 40 + offset)
+        place = RecordPosition(topic, 1, 40 + offset)
         headers: Headers = [("c", b"canary")]
         told = (1_000 + offset, place, code, message, 0, deliver_id, "")
         self.records.append(RejectedRecord(0, offset, *told, b"canary", b"canary", headers))
 
-    def page(self, selection: Selection, begin: Position, most: int) -> Page:
+    def page(self, selection: RejectedSelection, begin: Position, most: int) -> RejectedPage:
         self._fail()
         found = [each for each in self.records if selection.takes(each) and each.place >= begin]
         next_from = found[most].place if len(found) > most else None
-        return Page([Listed(each, each.offset in self.redriven) for each in found[:most]], next_from)
+        return RejectedPage([Listed(each, each.offset in self.redriven) for each in found[:most]], next_from)
 
     def counts(self, topic: str) -> Counted:
         self._fail()
@@ -199,12 +199,12 @@ class FakeRejected:
                 count.last_ms = each.rejected_ms
         return Counted(codes, is_whole=True)
 
-    def redrive(self, order: Order) -> Report:
+    def redrive(self, order: Redrive) -> RedriveReport:
         self._fail()
         self.orders.append(order)
         found = [each.offset for each in self.records if order.selection.takes(each)]
         waiting = [offset for offset in found if offset not in self.redriven][: order.most]
-        report = Report(selected=len(found), to_drive=len(waiting), already_redriven=len(found) - len(waiting))
+        report = RedriveReport(selected=len(found), to_drive=len(waiting), already_redriven=len(found) - len(waiting))
         if not order.dry_run:
             self.redriven.update(waiting)
             report.driven = len(waiting)
@@ -223,11 +223,11 @@ class FakeRecords:
         self.written: list[tuple[str, bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = []
         self.fails: Exception | None = None
 
-    def write(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> Written:
+    def write(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> WrittenRecord:
         if self.fails:
             raise self.fails
         self.written.append((topic, key, value, [*headers]))
-        return Written(1, len(self.written) - 1, self.timestamp_ms)
+        return WrittenRecord(1, len(self.written) - 1, self.timestamp_ms)
 
 
 class FakeControls:
@@ -237,18 +237,20 @@ class FakeControls:
         self.orders: list[tuple[str, ControlOrder]] = []
         self.fails: Exception | None = None
 
-    def carry_out(self, topic: str, order: ControlOrder) -> Told:
+    def carry_out(self, topic: str, order: ControlOrder) -> ReceiptAnswer:
         self.orders.append((topic, order))
         if self.fails:
             raise self.fails
         due_ms = None if order.moves_to is None else int(order.moves_to[1])
-        return Told(order.done, (Cancelled(order.partition or 0, 7, 1_000),), due_ms)
+        return ReceiptAnswer(order.done, (Cancelled(order.partition or 0, 7, 1_000),), due_ms)
 
-    def replace(self, topic: str, deliver_id: str, key: bytes | None, write: Callable[[], tuple[int, int]]) -> Told:
+    def replace(
+        self, topic: str, deliver_id: str, key: bytes | None, write: Callable[[], tuple[int, int]]
+    ) -> ReceiptAnswer:
         partition, _ = write()
         if self.fails:
             raise self.fails
-        return Told("replaced", (Cancelled(partition, 7, 1_000),), 2_000)
+        return ReceiptAnswer("replaced", (Cancelled(partition, 7, 1_000),), 2_000)
 
 
 class FakePulse:

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from sidecar.dev.audit import AuditReport, Record
+from sidecar.dev.audit import AuditedRecord, AuditReport
 from sidecar.dev.audit.record import Header, due_ms
 
 DELAY, TARGET, OTHER, REJECTED = "d", "t", "u", "d.rejected"
@@ -17,14 +17,14 @@ def sent(
     key: bytes | None = b"k",
     value: bytes | None = b"v",
     at_ms: int = SENT_MS,
-) -> Record:
+) -> AuditedRecord:
     """Make a record of the delay topic."""
-    return Record(DELAY, 0, offset, key, value, headers, at_ms, appended=False)
+    return AuditedRecord(DELAY, 0, offset, key, value, headers, at_ms, appended=False)
 
 
 def released(
-    origin: Record, late_ms: int = 3, *, topic: str = TARGET, offset: int = 0, appended: bool = True
-) -> Record:
+    origin: AuditedRecord, late_ms: int = 3, *, topic: str = TARGET, offset: int = 0, appended: bool = True
+) -> AuditedRecord:
     """Make the copy of a record in a target, as a router writes it."""
     due = due_ms(origin)
     provenance: list[Header] = [
@@ -34,17 +34,17 @@ def released(
     ]
     kept = [header for header in origin.headers if not header[0].startswith("deliver-")]
     at_ms = max(due, origin.timestamp_ms) + late_ms
-    return Record(topic, 0, offset, origin.key, origin.value, [*kept, *provenance], at_ms, appended)
+    return AuditedRecord(topic, 0, offset, origin.key, origin.value, [*kept, *provenance], at_ms, appended)
 
 
-def refused(origin: Record) -> Record:
+def refused(origin: AuditedRecord) -> AuditedRecord:
     """Make the copy of a record in the rejected topic."""
     added: list[Header] = [
         ("delay-error", b"INVALID_SCHEDULE"),
         ("delay-error-message", b"no"),
         ("delay-source", origin.place.encode()),
     ]
-    return Record(REJECTED, 0, 0, origin.key, origin.value, [*origin.headers, *added], SENT_MS)
+    return AuditedRecord(REJECTED, 0, 0, origin.key, origin.value, [*origin.headers, *added], SENT_MS)
 
 
 def counts(report: AuditReport) -> dict[str, int]:

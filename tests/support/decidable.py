@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from index.headers import PRESETS, Alias, Role, Unit
+from index.headers import PRESETS, Alias, HeaderRole, Unit
 from index.rules import Rules, TargetRule
 from index.unreadable import examined
 from sidecar.engine.intake.deciding import PACKED_BYTES
@@ -14,10 +14,14 @@ HOUR_MS = 3_600_000
 PLAIN = Rules("d", default_target="t", allowed_targets=("t*",))
 _EVERY_ALIAS = (
     *(alias for preset in PRESETS.values() for alias in preset),
-    *(Alias(f"{role}-{unit}", role, unit) for role in (Role.AT, Role.AFTER) for unit in (Unit.MS, Unit.S, Unit.US)),
-    Alias("late-s", Role.EXPIRE, Unit.S),
-    Alias("late-ms", Role.EXPIRE, Unit.MS),
-    Alias("after-iso", Role.AFTER, Unit.ISO8601),
+    *(
+        Alias(f"{role}-{unit}", role, unit)
+        for role in (HeaderRole.AT, HeaderRole.AFTER)
+        for unit in (Unit.MS, Unit.S, Unit.US)
+    ),
+    Alias("late-s", HeaderRole.EXPIRE, Unit.S),
+    Alias("late-ms", HeaderRole.EXPIRE, Unit.MS),
+    Alias("after-iso", HeaderRole.AFTER, Unit.ISO8601),
 )
 RULES = [
     PLAIN,

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from sidecar.engine.ports import Place
 from sidecar.kafka.client import admin
-from sidecar.kafka.client.admin import Told, log_range, offsets
+from sidecar.kafka.client.admin import LogOffset, log_range, offsets
 
 NOBODY = KafkaError(KafkaError._NOENT, "No leaders found")
 AWAY = KafkaError(KafkaError._TRANSPORT, "away")
@@ -57,14 +57,14 @@ class Asked:
         return future
 
 
-def _ask(asked: Asked, *places: Place) -> dict[Place, Told | KafkaError]:
+def _ask(asked: Asked, *places: Place) -> dict[Place, LogOffset | KafkaError]:
     wanted = dict.fromkeys(places, OffsetSpec.latest())
     return offsets(cast("AdminClient", asked), wanted, IsolationLevel.READ_COMMITTED)
 
 
 def test_what_is_answered_is_asked_for_once() -> None:
     asked = Asked({HERE: 5, THERE: -1})
-    assert _ask(asked, HERE, THERE) == {HERE: Told(5, 7), THERE: Told(-1, 7)}
+    assert _ask(asked, HERE, THERE) == {HERE: LogOffset(5, 7), THERE: LogOffset(-1, 7)}
     assert (asked.questions, asked.looks) == ([[HERE, THERE]], 0)
 
 
@@ -73,7 +73,7 @@ def test_what_is_answered_is_asked_for_once() -> None:
 )
 def test_what_a_client_without_connections_says_is_asked_for_again(lost: Answer) -> None:
     asked = Asked({HERE: 5, THERE: lost}, {THERE: lost}, {THERE: 9}, led=[HERE, THERE])
-    assert _ask(asked, HERE, THERE) == {HERE: Told(5, 7), THERE: Told(9, 7)}
+    assert _ask(asked, HERE, THERE) == {HERE: LogOffset(5, 7), THERE: LogOffset(9, 7)}
     assert asked.questions == [[HERE, THERE], [THERE], [THERE]]
 
 
@@ -90,7 +90,7 @@ def test_no_offset_is_never_taken_for_one(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("place", [("missing", 0), ("x", 1), ("x", 9)], ids=["no topic", "no leader", "no partition"])
 def test_nobody_is_asked_twice_where_nobody_leads(place: Place) -> None:
     asked = Asked({place: NOBODY, HERE: 1}, led=[HERE])
-    assert _ask(asked, place, HERE) == {place: NOBODY, HERE: Told(1, 7)}
+    assert _ask(asked, place, HERE) == {place: NOBODY, HERE: LogOffset(1, 7)}
     assert (len(asked.questions), asked.looks) == (1, 1)
     with pytest.raises(KafkaException, match=f"{place[0]}/{place[1]}: no broker leads it now, or it does not exist"):
         log_range(cast("AdminClient", asked), *place)

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from index.errors import ConfigError
-from index.headers import NATIVE, PRESETS, Role
+from index.headers import NATIVE, PRESETS, HeaderRole
 from index.rules_stored import KNOWN_VERSIONS, RULES_OF_0_1_0, RULES_VERSION
 from index.schedule import Reason
 from sidecar.policies.policy import KEYS, ScopeKind, policy_of, target_scope, topic_scope
@@ -97,6 +97,6 @@ def test_every_header_is_explained(header: str) -> None:
 def test_every_preset_has_its_headers_in_the_table(preset: str) -> None:
     assert f'`["{preset}"]`' in OPERATIONS
     for alias in PRESETS[preset]:
-        if alias.role is not Role.IGNORED:
+        if alias.role is not HeaderRole.IGNORED:
             short = alias.name.removeprefix("schedule_target")
             assert f"`{alias.name}`" in OPERATIONS or f"`{short}`" in OPERATIONS, alias.name

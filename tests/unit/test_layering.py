@@ -362,6 +362,21 @@ def test_a_module_is_short_enough_to_read(module: tuple[Path, str]) -> None:
     assert len(module[0].read_text(encoding="utf-8").splitlines()) <= _MAX_LINES
 
 
+_SPELLED_TWICE = {
+    # Producers copy sidecar/producing.py, so it imports nothing.
+    "KeepKey",
+}
+
+
+def test_a_class_name_is_used_once() -> None:
+    places: dict[str, list[str]] = {}
+    for module in _modules():
+        for node in ast.parse(module[0].read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(_name(module))
+    assert {name: where for name, where in places.items() if len(where) > 1}.keys() == _SPELLED_TWICE
+
+
 def test_every_room_was_looked_at() -> None:
     looked_at = {package.partition(".")[0] for _, package in _modules()}
     assert looked_at == _ROOMS == set(_RULES)

@@ -50,7 +50,7 @@ class Acl(NamedTuple):
         return self.resource_type, self.name, self.pattern_type
 
 
-class Needed(NamedTuple):
+class NeededRights(NamedTuple):
     """The needed rights, and notes about rights that no ACL can express."""
 
     acls: tuple[Acl, ...]
@@ -65,7 +65,7 @@ class Needed(NamedTuple):
         }
 
 
-def needed(config: Config) -> Needed:
+def needed(config: Config) -> NeededRights:
     """Return every right that a router with this configuration needs; each of them is necessary."""
     group_id = config.router.group_id
     of_topics = [acl for topic in config.delay_topics for acl in _of_delay_topic(topic)]
@@ -77,10 +77,10 @@ def needed(config: Config) -> Needed:
     ]
     # Delay topics may share a rejected topic and targets.
     on_targets = [acl for write in targets for acl in (write, write._replace(operation=READ, why=_SEE_OWN))]
-    return Needed(tuple(dict.fromkeys([*of_topics, *policies, *on_targets, *rest])), tuple(dict.fromkeys(notes)))
+    return NeededRights(tuple(dict.fromkeys([*of_topics, *policies, *on_targets, *rest])), tuple(dict.fromkeys(notes)))
 
 
-def script(needed: Needed, bootstrap: str, principal: str = ANY_ROUTER) -> Iterator[str]:
+def script(needed: NeededRights, bootstrap: str, principal: str = ANY_ROUTER) -> Iterator[str]:
     """Yield the lines of a shell script: one command for each resource, with its reasons as comments."""
     for note in needed.notes:
         yield f"# NOTE: {note}"

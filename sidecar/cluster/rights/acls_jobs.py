@@ -18,13 +18,13 @@ from sidecar.cluster.rights.acls import (
     TRANSACTIONAL_ID,
     WRITE,
     Acl,
-    Needed,
+    NeededRights,
     of_targets,
 )
 from sidecar.config.model import Config
 
 
-def needed(config: Config, jobs: Iterable[str]) -> Needed:
+def needed(config: Config, jobs: Iterable[str]) -> NeededRights:
     """Return every right that the given jobs, names in JOBS, need for all delay topics of a configuration."""
     chosen = list(dict.fromkeys(jobs))
     acls = [acl for job in chosen for acl in JOBS[job](config)]
@@ -32,7 +32,7 @@ def needed(config: Config, jobs: Iterable[str]) -> Needed:
     places = {resource: number for number, resource in enumerate(dict.fromkeys(acl.resource for acl in acls))}
     ordered = sorted(first.values(), key=lambda acl: (places[acl.resource], acl.operation))
     notes = [note for job in chosen if job in _OF_TARGETS for note in of_targets(config, _OF_TARGETS[job])[1]]
-    return Needed(tuple(ordered), tuple(dict.fromkeys(notes)))
+    return NeededRights(tuple(ordered), tuple(dict.fromkeys(notes)))
 
 
 def _index(config: Config) -> Iterator[Acl]:

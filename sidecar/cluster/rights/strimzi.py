@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Final
 
 from index.errors import ConfigError
-from sidecar.cluster.rights.acls import PREFIXED, TRANSACTIONAL_ID, Acl, Needed
+from sidecar.cluster.rights.acls import PREFIXED, TRANSACTIONAL_ID, Acl, NeededRights
 
 API_VERSION: Final = "kafka.strimzi.io/v1"
 UNKNOWN_CLUSTER: Final = "<cluster>"
@@ -21,7 +21,7 @@ _USER: Final = re.compile(r"User:(CN=)?([a-z0-9]([-a-z0-9.]*[a-z0-9])?)")
 _BOOTSTRAP: Final = re.compile(r"([a-z0-9]([-a-z0-9]*[a-z0-9])?)-kafka-bootstrap(\.[-a-z0-9.]+)?(:\d+)?")
 
 
-def kafka_user(needed: Needed, bootstrap: str, principal: str) -> Iterator[str]:
+def kafka_user(needed: NeededRights, bootstrap: str, principal: str) -> Iterator[str]:
     """Yield the lines of the KafkaUser, with the reasons as comments.
 
     Raise ConfigError when no KafkaUser can have the principal.

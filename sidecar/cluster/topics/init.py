@@ -97,7 +97,7 @@ class InitReport:
 
 def initialise(config: Config, admin: AdminClient, options: InitOptions, clock: Clock = SYSTEM_CLOCK) -> InitReport:
     """Create missing topics and report all of them; raise KafkaException when the cluster does not answer."""
-    made = _Made(admin, clock)
+    made = _TopicCreation(admin, clock)
     made.ensure(_first(config, options))
     beside: list[tuple[DelayTopicConfig, TopicFacts, tuple[WantedTopic, ...]]] = []
     for topic in config.delay_topics:
@@ -135,7 +135,7 @@ def _missing_targets(config: Config, admin: AdminClient) -> list[Finding]:
 
 
 def _beginnings(
-    config: Config, admin: AdminClient, topic: DelayTopicConfig, made: "_Made", options: InitOptions
+    config: Config, admin: AdminClient, topic: DelayTopicConfig, made: "_TopicCreation", options: InitOptions
 ) -> Iterator[Finding]:
     """Write the first progress of the partitions of a delay topic that have none."""
     facts = {name: each for name in (topic.name, topic.state) if isinstance(each := made.facts.get(name), TopicFacts)}
@@ -172,7 +172,7 @@ def _first(config: Config, options: InitOptions) -> list[WantedTopic]:
     return wanted
 
 
-class _Made:
+class _TopicCreation:
     """Creates missing topics and keeps the facts about all of them."""
 
     def __init__(self, admin: AdminClient, clock: Clock) -> None:

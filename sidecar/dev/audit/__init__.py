@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 
 from sidecar.dev.audit.join import check_order, join
 from sidecar.dev.audit.read import AuditError, ranges, read
-from sidecar.dev.audit.record import AT_ONCE, UNREADABLE, Record
+from sidecar.dev.audit.record import AT_ONCE, UNREADABLE, AuditedRecord
 from sidecar.dev.audit.report import AuditReport
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
     "UNREADABLE",
     "AuditError",
     "AuditReport",
-    "Record",
+    "AuditedRecord",
     "audit",
     "check_order",
     "join",

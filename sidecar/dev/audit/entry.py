@@ -1,7 +1,16 @@
 """Determines the outcome of a sent record from its copies and from the receipts that name it."""
 
 from sidecar.dev.audit.receipt import control_of, deliver_id_of
-from sidecar.dev.audit.record import Record, digest, due_ms, follows_from, recurs, released_key, targets, user_headers
+from sidecar.dev.audit.record import (
+    AuditedRecord,
+    digest,
+    due_ms,
+    follows_from,
+    recurs,
+    released_key,
+    targets,
+    user_headers,
+)
 
 
 class Entry:
@@ -23,7 +32,7 @@ class Entry:
         "taken_by",
     )
 
-    def __init__(self, record: Record, default_target: str, delay_ms: int) -> None:
+    def __init__(self, record: AuditedRecord, default_target: str, delay_ms: int) -> None:
         self.control = control_of(record)
         self.deliver_id = deliver_id_of(record)
         self.answers = 0

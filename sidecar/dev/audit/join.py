@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from sidecar.dev.audit.entry import Entry
-from sidecar.dev.audit.receipt import Control, Receipt, receipt_of
+from sidecar.dev.audit.receipt import AuditedControl, AuditedReceipt, receipt_of
 from sidecar.dev.audit.record import (
     AT_ONCE,
     UNREADABLE,
-    Record,
+    AuditedRecord,
     begun_by,
     digest,
     due_ms,
@@ -33,10 +33,10 @@ _COUNTS: Final = (
 
 
 def join(
-    sent: Iterable[Record],
-    released: Iterable[Record],
-    rejected: Iterable[Record],
-    receipts: Iterable[Record] = (),
+    sent: Iterable[AuditedRecord],
+    released: Iterable[AuditedRecord],
+    rejected: Iterable[AuditedRecord],
+    receipts: Iterable[AuditedRecord] = (),
     *,
     now_ms: int,
     default_targets: Mapping[str, str] | None = None,
@@ -55,7 +55,7 @@ def join(
     return books.report(now_ms)
 
 
-def check_order(sent: Iterable[Record], released: Iterable[Record]) -> list[str]:
+def check_order(sent: Iterable[AuditedRecord], released: Iterable[AuditedRecord]) -> list[str]:
     """Return a line for each release that breaks the (due, offset) order of its delay partition.
 
     `released` must be ordered by offset in each partition. The caller must know that no record was indexed after its
@@ -88,12 +88,12 @@ class _Books:
         self._begun: list[str] = []
         self._single: dict[str, tuple[str, ...]] = {}
         self._lateness_ms = array("q")
-        self._unnamed: list[tuple[str, Control, Receipt]] = []
-        self._moves: list[tuple[str, Receipt]] = []
+        self._unnamed: list[tuple[str, AuditedControl, AuditedReceipt]] = []
+        self._moves: list[tuple[str, AuditedReceipt]] = []
         self._counts = dict.fromkeys(_COUNTS, 0)
         self._samples: dict[str, list[str]] = {}
 
-    def enter(self, record: Record) -> None:
+    def enter(self, record: AuditedRecord) -> None:
         """Enter a record of a delay topic."""
         target, delay_ms = self._default_targets.get(record.topic, ""), self._default_delays_ms.get(record.topic, 0)
         self._entries[record.place] = Entry(record, target, delay_ms)
@@ -104,7 +104,7 @@ class _Books:
         if mover is not None:
             mover.has_moved = True
 
-    def release(self, record: Record) -> None:
+    def release(self, record: AuditedRecord) -> None:
         """Match a record of a target topic; a record without ``delay-source`` is not from a router."""
         source = source_of(record)
         entry = self._entries.get(source)
@@ -121,7 +121,7 @@ class _Books:
             self._note("altered", f"{source}: {record.place} differs")
         self._time(entry, record, source)
 
-    def _time(self, entry: Entry, record: Record, source: str) -> None:
+    def _time(self, entry: Entry, record: AuditedRecord, source: str) -> None:
         if not record.appended:
             self._note("create_time", f"{record.topic}: message.timestamp.type is not LogAppendTime")
         if entry.due_ms == UNREADABLE:
@@ -136,7 +136,7 @@ class _Books:
         could_leave_ms = max(leaves_ms, min(entry.timestamp_ms, record.timestamp_ms))
         self._lateness_ms.append(record.timestamp_ms - could_leave_ms)
 
-    def reject(self, record: Record) -> None:
+    def reject(self, record: AuditedRecord) -> None:
         """Match a record of a rejected topic, except for a mark of records that were driven again."""
         if [name for name, _ in record.headers] == ["delay-redriven-offsets"]:
             return
@@ -152,7 +152,7 @@ class _Books:
         if added != _REJECTION or digest(record.key, record.value, as_sent) != entry.as_rejected:
             self._note("altered", f"{source}: {record.place} differs")
 
-    def answer(self, record: Record) -> None:
+    def answer(self, record: AuditedRecord) -> None:
         """Match a receipt with its control and with the records that it names."""
         source = source_of(record)
         entry = self._entries.get(source)
@@ -175,7 +175,7 @@ class _Books:
         if receipt.unnamed:
             self._unnamed.append((source, control, receipt))
 
-    def _name(self, offset: int, source: str, control: Control, receipt: Receipt) -> None:
+    def _name(self, offset: int, source: str, control: AuditedControl, receipt: AuditedReceipt) -> None:
         """Note that the receipt of the control at ``source`` names this offset of its partition."""
         lane, _, control_offset = source.rpartition("/")
         entry = self._entries.get(f"{lane}/{offset}")
@@ -273,7 +273,7 @@ class _Books:
             lines.append(line)
 
 
-def _is_of(record: Record, receipt: Receipt, control: Control) -> bool:
+def _is_of(record: AuditedRecord, receipt: AuditedReceipt, control: AuditedControl) -> bool:
     """Say whether a receipt has the id and the headers of its control, and a possible answer to it."""
     *copied, last = record.headers
     as_sent = digest(None, None, copied) == control.headers if receipt.whole else not copied
@@ -282,7 +282,7 @@ def _is_of(record: Record, receipt: Receipt, control: Control) -> bool:
     return last[0] == "delay-source" and as_sent and of_its_id and receipt.answers(control)
 
 
-def _takes(control: Control, receipt: Receipt, move: Entry) -> bool:
+def _takes(control: AuditedControl, receipt: AuditedReceipt, move: Entry) -> bool:
     """Say whether a control applies to the schedule that an earlier move has moved.
 
     The audit trusts the receipt if the time is in a header of a name unknown here.
@@ -294,7 +294,7 @@ def _takes(control: Control, receipt: Receipt, move: Entry) -> bool:
     return not control.conditional or move.due_ms in {control.if_due_ms, AT_ONCE}
 
 
-def _holds_for(control: Control, receipt: Receipt, entry: Entry) -> bool:
+def _holds_for(control: AuditedControl, receipt: AuditedReceipt, entry: Entry) -> bool:
     """Say whether a control applies to an earlier record.
 
     The audit trusts the receipt if the id or the time is in a header of a name unknown here.

@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from sidecar.dev.audit.record import Header, Record
+from sidecar.dev.audit.record import AuditedRecord, Header
 
 STALL_S: Final = 60.0
 """The audit fails when no record arrives for this long in front of the end of a topic."""
@@ -55,7 +55,7 @@ def _edges(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
             return edges
 
 
-def read(kafka: Mapping[str, str], within: Ranges) -> Iterator[Record]:
+def read(kafka: Mapping[str, str], within: Ranges) -> Iterator[AuditedRecord]:
     """Yield the committed records of these ranges, by offset in each partition; raise AuditError if they stall."""
     open_ends = {place: end for place, (start, end) in within.items() if start < end}
     with _consumer(kafka) as consumer:
@@ -88,7 +88,7 @@ def _consumer(kafka: Mapping[str, str]) -> Iterator[Consumer]:
         consumer.close()
 
 
-def _records(messages: Iterable[Message], open_ends: dict[tuple[str, int], int]) -> Iterator[Record]:
+def _records(messages: Iterable[Message], open_ends: dict[tuple[str, int], int]) -> Iterator[AuditedRecord]:
     """Yield the records in front of the ends; a partition ends with its last record or its end-of-partition event.
 
     A partition whose last offsets are control records or aborted records ends only with the event.
@@ -107,6 +107,8 @@ def _records(messages: Iterable[Message], open_ends: dict[tuple[str, int], int])
             kind, timestamp_ms = message.timestamp()
             headers = cast("Sequence[Header]", message.headers() or ())
             appended = kind == TIMESTAMP_LOG_APPEND_TIME
-            yield Record(topic, partition, offset, message.key(), message.value(), headers, timestamp_ms, appended)
+            yield AuditedRecord(
+                topic, partition, offset, message.key(), message.value(), headers, timestamp_ms, appended
+            )
         if offset >= end - (error is None):
             del open_ends[topic, partition]

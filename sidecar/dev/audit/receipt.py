@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from sidecar.dev.audit.record import Record, digest, instant_ms
+from sidecar.dev.audit.record import AuditedRecord, digest, instant_ms
 
 _CANCEL: Final = "deliver-cancel"
 _REPLACE: Final = "deliver-replace"
@@ -18,7 +18,7 @@ _IN_VAIN: Final = frozenset({"not-pending", "changed", _NOT_MOVED})
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
+class AuditedControl:
     """A control; its ``action`` is ``cancel``, ``move``, or ``replace`` if it is a schedule itself.
 
     A ``conditional`` control applies only to records due at ``if_due_ms``, which is None if it cannot be read.
@@ -33,7 +33,7 @@ class Control:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class AuditedReceipt:
     """A receipt: the id of its control, the ``outcome``, and the offsets of the records that it names.
 
     ``due_ms`` is the due time of the schedule that goes on. ``unnamed`` is the number of further records, whose list
@@ -66,7 +66,7 @@ class Receipt:
         """
         return self.outcome if self.outcome == _DONE["cancel"] else _DONE[self.action]
 
-    def answers(self, control: Control) -> bool:
+    def answers(self, control: AuditedControl) -> bool:
         """Say whether the receipt tells a possible outcome of this control."""
         found = self.offsets or self.unnamed
         may_be = {self.done, _DONE["cancel"]} if self.action == "move" else {_DONE[self.action]}
@@ -75,7 +75,7 @@ class Receipt:
         return fits and self.action == control.action and (self.action == "move" or self.outcome != _NOT_MOVED)
 
 
-def control_of(record: Record) -> Control | None:
+def control_of(record: AuditedRecord) -> AuditedControl | None:
     """Return the control in a record, or None if the record is only a schedule.
 
     A record that contradicts itself is a control too: it must come back as rejected, and then has no receipt.
@@ -89,15 +89,15 @@ def control_of(record: Record) -> Control | None:
         if_due_ms = instant_ms(named[_IF_DUE]) if _IF_DUE in named else None
     except ValueError:
         if_due_ms = None
-    return Control(action, _IF_DUE in named, if_due_ms, deliver_id, digest(None, None, record.headers))
+    return AuditedControl(action, _IF_DUE in named, if_due_ms, deliver_id, digest(None, None, record.headers))
 
 
-def deliver_id_of(record: Record) -> bytes | None:
+def deliver_id_of(record: AuditedRecord) -> bytes | None:
     """Return the id in the native header of a record; None if it has no id, or has it in a header unknown here."""
     return next((raw for name, raw in record.headers if name.lower() == _ID), None)
 
 
-def receipt_of(record: Record) -> Receipt | None:
+def receipt_of(record: AuditedRecord) -> AuditedReceipt | None:
     """Parse the record of a receipt; return None if it is no receipt."""
     try:
         said = json.loads(record.value or b"")
@@ -107,4 +107,4 @@ def receipt_of(record: Record) -> Receipt | None:
         due_ms = None if said["due"] is None else int(said["due"])
     except (ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    return Receipt(record.key, action, outcome, offsets, unnamed, whole, due_ms) if action in _DONE else None
+    return AuditedReceipt(record.key, action, outcome, offsets, unnamed, whole, due_ms) if action in _DONE else None

@@ -30,7 +30,7 @@ _NUMBERS: Final = ("offset", "number", "due")
 Header = tuple[str, bytes | None]
 
 
-class Record(NamedTuple):
+class AuditedRecord(NamedTuple):
     """A record of a topic; ``appended`` says that its timestamp is the broker's append time."""
 
     topic: str
@@ -48,7 +48,7 @@ class Record(NamedTuple):
         return f"{self.topic}/{self.partition}/{self.offset}"
 
 
-def due_ms(record: Record, delay_ms: int = 0) -> int:
+def due_ms(record: AuditedRecord, delay_ms: int = 0) -> int:
     """Return the due time in epoch ms, AT_ONCE or UNREADABLE; ``delay_ms`` is the delay of records without a time."""
     named = [(name.lower(), raw) for name, raw in record.headers if raw is not None]
     occurrence = _occurrence(named)
@@ -75,7 +75,7 @@ def recurs(headers: Iterable[Header]) -> bool:
     return any(name.lower() in {"deliver-every", "deliver-cron"} and raw is not None for name, raw in headers)
 
 
-def begun_by(record: Record) -> str:
+def begun_by(record: AuditedRecord) -> str:
     """Return the place of the record that began the series, if this is the first occurrence; else an empty text."""
     named = [(name.lower(), raw) for name, raw in record.headers if raw is not None]
     occurrence = _occurrence(named)
@@ -84,7 +84,7 @@ def begun_by(record: Record) -> str:
     return f"{record.topic}/{record.partition}/{occurrence[0]}"
 
 
-def follows_from(record: Record) -> int | None:
+def follows_from(record: AuditedRecord) -> int | None:
     """Return the offset of the origin of a record that a router has written; None for all other records.
 
     The origin is the first record of a series, or the control that has moved the schedule.
@@ -141,7 +141,7 @@ def targets(headers: Iterable[Header], default_target: str) -> tuple[str, ...]:
     return tuple(named) or ((default_target,) if default_target else ())
 
 
-def released_key(record: Record) -> bytes | None:
+def released_key(record: AuditedRecord) -> bytes | None:
     """Return the key that the record must have in its target."""
     keys = [raw for name, raw in record.headers if name.lower() == "deliver-key"]
     return keys[0] if keys else record.key
@@ -153,7 +153,7 @@ def user_headers(headers: Iterable[Header]) -> list[Header]:
     return [header for name, header in named if not name.startswith("deliver-") and name not in _PROVENANCE]
 
 
-def source_of(record: Record) -> str:
+def source_of(record: AuditedRecord) -> str:
     """Return the last ``delay-source``, which the router wrote; an inbound header of that name may precede it."""
     for name, raw in reversed(record.headers):
         if name == "delay-source":
@@ -161,7 +161,7 @@ def source_of(record: Record) -> str:
     return ""
 
 
-def spread_of(record: Record) -> int:
+def spread_of(record: AuditedRecord) -> int:
     """Return the spread of a released record in ms, from its last ``delay-spread``; 0 if it has none."""
     told = next((raw for name, raw in reversed(record.headers) if name == "delay-spread"), None) or b""
     return int(told) if told.isdigit() else 0

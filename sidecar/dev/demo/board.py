@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from sidecar.dev.demo.orders import Order
+from sidecar.dev.demo.orders import DemoOrder
 
 
 @dataclass
-class Row:
+class BoardRow:
     """A sent order; times are epoch ms, arrivals are the brokers' append times by topic.
 
     ``taken_back`` is the outcome if a ``receipt`` says that the order was taken back; it is "answered" for a control
@@ -16,7 +16,7 @@ class Row:
     it was moved.
     """
 
-    order: Order
+    order: DemoOrder
     due_ms: int | None
     arrivals: dict[str, int] = field(default_factory=dict)
     reason: str = ""
@@ -50,11 +50,11 @@ class Board:
     """All orders by their place in the delay topic (``topic/partition/offset``)."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, Row] = {}
-        self._moved: dict[str, Row] = {}
+        self._rows: dict[str, BoardRow] = {}
+        self._moved: dict[str, BoardRow] = {}
 
     @property
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Sequence[BoardRow]:
         """Rows by due time; orders without one, which are rejected, come first."""
         return sorted(self._rows.values(), key=lambda row: row.due_ms or 0)
 
@@ -63,12 +63,12 @@ class Board:
         """Says that every order has come to its end."""
         return all(row.finished for row in self._rows.values())
 
-    def sent(self, place: str, order: Order, timestamp_ms: int) -> None:
+    def sent(self, place: str, order: DemoOrder, timestamp_ms: int) -> None:
         """Enter an order that the broker has taken; its delay counts from `timestamp_ms`."""
         due_ms = order.due_ms if order.delay_ms is None else timestamp_ms + order.delay_ms
-        self._rows[place] = Row(order, due_ms)
+        self._rows[place] = BoardRow(order, due_ms)
 
-    def arrived(self, topic: str, at_ms: int, headers: Iterable[tuple[str, bytes | None]]) -> Row | None:
+    def arrived(self, topic: str, at_ms: int, headers: Iterable[tuple[str, bytes | None]]) -> BoardRow | None:
         """Enter a record of a target or rejected topic; return the row of its order if that has finished now."""
         found = {name: (raw or b"").decode(errors="replace") for name, raw in headers}
         # An occurrence or a moved order was written by the router, so its source is another place.
@@ -87,7 +87,7 @@ class Board:
             row.arrivals.setdefault(topic, at_ms)
         return row if row.finished and not before else None
 
-    def answered(self, value: bytes, headers: Iterable[tuple[str, bytes | None]]) -> list[Row]:
+    def answered(self, value: bytes, headers: Iterable[tuple[str, bytes | None]]) -> list[BoardRow]:
         """Enter a receipt; return the rows that it finishes."""
         source = (dict(headers).get("delay-source") or b"").decode()
         control = self._rows.get(source)

@@ -58,7 +58,7 @@ def main(port: int, console: Console) -> int:
     return 1
 
 
-class Page(NamedTuple):
+class PageAddress(NamedTuple):
     """Address of the router's page, and the token for it."""
 
     url: str
@@ -73,7 +73,7 @@ class _Dev:
         self._console = console
         self._topics = Topics.of("")
         self._directory = folder(port)
-        self._page = Page(f"http://127.0.0.1:{_free(PAGE_PORT)}", secrets.token_hex(16))
+        self._page = PageAddress(f"http://127.0.0.1:{_free(PAGE_PORT)}", secrets.token_hex(16))
 
     def stay(self) -> int:
         """Run the router and show arrivals until KeyboardInterrupt; return 1 when the router ends by itself."""
@@ -149,7 +149,7 @@ def _free(port: int) -> int:
     return port if local_kafka.is_free(port) else free_port()
 
 
-def introduction(bootstrap: str, topics: Topics, router: RouterProcess, page: Page) -> Sequence[str]:
+def introduction(bootstrap: str, topics: Topics, router: RouterProcess, page: PageAddress) -> Sequence[str]:
     """Return the lines that name Kafka, router, page and topics, and three commands that work as they are."""
     program, given = _program(), f"--config {shlex.quote(str(router.config))}"
     return (

@@ -8,8 +8,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from sidecar.dev.demo.board import Board, Row
-from sidecar.dev.demo.orders import Header, Order, Topics
+from sidecar.dev.demo.board import Board, BoardRow
+from sidecar.dev.demo.orders import DemoOrder, Header, Topics
 
 _TIMEOUT_S: Final = 30.0
 _PARTITIONS: Final = 3
@@ -35,7 +35,7 @@ def delete_topics(bootstrap: str, prefix: str) -> None:
         deleted.result(_TIMEOUT_S)
 
 
-def send(bootstrap: str, topics: Topics, orders: list[Order], board: Board) -> None:
+def send(bootstrap: str, topics: Topics, orders: list[DemoOrder], board: Board) -> None:
     """Write the orders to the delay topic and enter them on the board; raise KafkaException if one is not written."""
     # Idempotent, and so in order: a control lies behind the order that it takes back.
     producer = Producer(
@@ -43,7 +43,7 @@ def send(bootstrap: str, topics: Topics, orders: list[Order], board: Board) -> N
     )
     failed: list[KafkaError] = []
 
-    def enter(order: Order) -> Callable[[KafkaError | None, Message], None]:
+    def enter(order: DemoOrder) -> Callable[[KafkaError | None, Message], None]:
         def entered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 failed.append(error)
@@ -108,7 +108,7 @@ class Watch:
         self._receipts = receipts
         self._board = board
 
-    def poll(self) -> Iterator[Row]:
+    def poll(self) -> Iterator[BoardRow]:
         """Wait a moment, and yield the rows of orders that have finished now."""
         for message in self._consumer.consume(POLL_RECORDS, _POLL_S):
             topic = message.topic()

@@ -61,7 +61,7 @@ class Topics(NamedTuple):
         }
 
 
-class Order(NamedTuple):
+class DemoOrder(NamedTuple):
     """A record to be sent.
 
     `ways` are its control headers as they are shown. `delay_ms` counts from its timestamp and `due_ms` is an instant:
@@ -90,7 +90,7 @@ class Order(NamedTuple):
         return ", ".join(shown)
 
 
-def orders(count: int, topics: Topics, now_ms: int) -> Iterator[Order]:
+def orders(count: int, topics: Topics, now_ms: int) -> Iterator[DemoOrder]:
     """Yield `count` orders with scattered due times within LONGEST_DELAY_MS of `now_ms`, then the FAILING ones."""
     stride = next(step for step in range(count // 2 + 1, 2 * count + 2) if gcd(step, count) == 1)
     for number in range(count):
@@ -102,7 +102,7 @@ def orders(count: int, topics: Topics, now_ms: int) -> Iterator[Order]:
     yield _make(count + 1, [("deliver-at", b"tomorrow at noon")], (), None, None)
 
 
-def regretted(first: int, topics: Topics, now_ms: int) -> Iterator[Order]:
+def regretted(first: int, topics: Topics, now_ms: int) -> Iterator[DemoOrder]:
     """Yield an order and its cancellation, and an order and its replacement; only the replacement arrives.
 
     The replacement is due after the router was killed, so that a former router has taken back the replaced order.
@@ -122,7 +122,7 @@ def regretted(first: int, topics: Topics, now_ms: int) -> Iterator[Order]:
     yield from (order._replace(key=made[0].key) for order in made)
 
 
-def changing(first: int, topics: Topics, now_ms: int) -> Iterator[Order]:
+def changing(first: int, topics: Topics, now_ms: int) -> Iterator[DemoOrder]:
     """Yield an order, a move of it to an earlier time, and a recurring order, which is due also after the kill."""
     due_ms = now_ms + LONGEST_DELAY_MS
     step_ms = LONGEST_DELAY_MS // 5
@@ -137,7 +137,7 @@ def changing(first: int, topics: Topics, now_ms: int) -> Iterator[Order]:
     yield _make(first + 2, [*recurs, at], (topics.orders,), None, begins_ms)._replace(times=TIMES)
 
 
-def _order(number: int, delay_ms: int, topics: Topics, now_ms: int) -> Order:
+def _order(number: int, delay_ms: int, topics: Topics, now_ms: int) -> DemoOrder:
     due_ms = now_ms + delay_ms
     at: Header = ("deliver-at", b"%d" % due_ms)
     after: Header = ("deliver-after", b"%d" % delay_ms)
@@ -167,9 +167,9 @@ def _rfc3339(at_ms: int, zone: timezone) -> bytes:
 
 def _make(
     number: int, control: Sequence[Header], targets: tuple[str, ...], delay_ms: int | None, due_ms: int | None
-) -> Order:
+) -> DemoOrder:
     content = {"order": number + 1, "item": _FRUIT[number % len(_FRUIT)], "pieces": number % 9 + 1}
     headers = [("content-type", b"application/json"), *control, ("note", None if number % 3 else b"")]
     key = f"customer-{number % 5}".encode()
     name = f"order {number + 1}"
-    return Order(name, key, json.dumps(content).encode(), headers, targets, delay_ms, due_ms)
+    return DemoOrder(name, key, json.dumps(content).encode(), headers, targets, delay_ms, due_ms)

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from sidecar.dev.demo.board import Board, Row
+from sidecar.dev.demo.board import Board, BoardRow
 
 _REFRESHES_PER_S: Final = 10
 _FRAME_LINES: Final = 6
@@ -27,7 +27,7 @@ _LEAST_HEADERS: Final = 12
 class Show(Protocol):
     """Output of the demo while it runs."""
 
-    def finished(self, row: Row) -> None:
+    def finished(self, row: BoardRow) -> None:
         """Show that an order has finished."""
 
     def say(self, line: str) -> None:
@@ -53,7 +53,7 @@ class _Lines:
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def finished(self, row: Row) -> None:
+    def finished(self, row: BoardRow) -> None:
         if row.reason:
             fate = f"{row.reason}: {row.reason_text}"
         elif row.taken_back:
@@ -76,7 +76,7 @@ class _LiveTable:
         self._console = console
         self.notes: list[Text] = []
 
-    def finished(self, row: Row) -> None:
+    def finished(self, row: BoardRow) -> None:
         if row.reason:
             self.notes.append(Text(f"{row.order.name} {row.reason}: {row.reason_text}", style="red"))
         elif row.receipt and row.order.targets:
@@ -96,7 +96,7 @@ class _LiveTable:
         return Group(_table(rows[first : first + room], self._console.width), *notes)
 
 
-def _table(rows: list[Row], width: int) -> Table:
+def _table(rows: list[BoardRow], width: int) -> Table:
     headers_width = max(width - _OTHER_COLUMNS, _LEAST_HEADERS)
     table = Table(title="Orders in the delay topic, by due time", title_justify="left", box=None, padding=(0, 1, 0, 0))
     table.add_column("order", justify="right", width=5)
@@ -111,14 +111,14 @@ def _table(rows: list[Row], width: int) -> Table:
     return table
 
 
-def _where(row: Row) -> str:
+def _where(row: BoardRow) -> str:
     if row.reason or row.taken_back:
         return row.taken_back or "rejected"
     topics = " + ".join(row.order.targets if row.finished else row.arrivals)
     return f"{topics}, {len(row.occurrences)} times" if row.occurrences else topics
 
 
-def _fate(row: Row) -> str:
+def _fate(row: BoardRow) -> str:
     """Return the arrival of an order, the reason why it does not arrive, or the remaining time."""
     if row.reason:
         return row.reason

@@ -25,7 +25,7 @@ from pyroaring import BitMap64
 
 from index.bucket import Bucket, Manifest
 from index.errors import ClusterError, ClusterTrouble, FormatError
-from index.id_lookup import Lookup
+from index.id_lookup import IdLookup
 from index.id_pages import Sought
 from index.id_runs import insert
 from index.names import AnyPlaces, hash_of
@@ -153,7 +153,7 @@ class StoredIds:
         ]
         return {place: shift_ms for each, place, shift_ms in found if each == deliver_id}
 
-    def _ask(self, bucket: Bucket, lookup: Lookup) -> None:
+    def _ask(self, bucket: Bucket, lookup: IdLookup) -> None:
         manifest, first = bucket.manifest, bucket.passed(self._ledger.committed.watermark)
         if manifest.id_pages is None:
             self._reading[manifest.bucket_id] = self._pool.scan(lambda reader: self._read_all(manifest, first, reader))

@@ -76,9 +76,9 @@ class Merging:
         self._packer = RowPacker()
         self._writer = SegmentWriter(bucket_id, manifests[0].from_offset, manifests[-1].to_offset)
         self._handover = handover
-        self._segments: _Made[Encoded] = _Made(handover, limits)
+        self._segments: _MergedParts[Encoded] = _MergedParts(handover, limits)
         self._given: Sequence[Encoded] = ()
-        pages: _Made[EncodedPage] = _Made(handover, limits)
+        pages: _MergedParts[EncodedPage] = _MergedParts(handover, limits)
         self._ids = WrittenIds(bucket_id, pages.take, limits)
         self._ids_are_known = all(manifest.id_pages is not None for manifest in manifests)
         self._room = MOST_SEGMENTS - sum(len(manifest.segments) for manifest in manifests)
@@ -185,7 +185,7 @@ class Merging:
         return Installation(replace(self._writer.manifest(), id_pages=id_pages), merged_from=self.sources)
 
 
-class _Made(Generic[M]):
+class _MergedParts(Generic[M]):
     """Takes segments or pages from the handover, for the worker: some at a time, up to the None behind the last."""
 
     def __init__(self, handover: Handover[Any], limits: Limits) -> None:

@@ -50,7 +50,7 @@ class Ahead(Protocol):
         """End reading."""
 
 
-class Places(Protocol):
+class IdPlaces(Protocol):
     """The port that tells the positions at which records of an id wait, in memory or in buckets."""
 
     def are_known(self, deliver_id: bytes, following: Iterable[bytes]) -> bool:
@@ -68,7 +68,7 @@ class Places(Protocol):
 class Intake:
     """Indexes the fetches of ``ahead``, which it owns; used by the worker of its partition only."""
 
-    def __init__(self, ahead: Ahead, ledger: PartitionLedger, budget: Budget, places: Places, clock: Clock) -> None:
+    def __init__(self, ahead: Ahead, ledger: PartitionLedger, budget: Budget, places: IdPlaces, clock: Clock) -> None:
         self._ahead = ahead
         self._clock = clock
         self._places = places

@@ -22,7 +22,7 @@ from sidecar import failpoints
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.payload.ledger import PartitionLedger
 from sidecar.engine.release.transaction import Request
-from snapshots.staged import Staged
+from snapshots.staged import StagedBucket
 
 WITHDRAWN_AT_ONCE = 100
 
@@ -31,17 +31,17 @@ Handled = tuple[bytes, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class BackfillRecord:
     """A record of the backfill topic: the bucket it stages, or the reason why the record cannot be trusted."""
 
     offset: int
-    staged: Staged | FormatError
+    staged: StagedBucket | FormatError
 
 
 class StagedView(Protocol):
     """The buckets that jobs have staged for one partition."""
 
-    def waiting(self) -> Mapping[bytes, Waiting]:
+    def waiting(self) -> Mapping[bytes, BackfillRecord]:
         """Return the staged records by key; another object whenever they have changed."""
 
     def hold_off(self) -> None:
@@ -76,8 +76,8 @@ class Adopting:
         self._backfills = context.metrics.backfills
         self._topic = context.name
         self._handled = set(handled)
-        self._seen: Mapping[bytes, Waiting] = {}
-        self._open: dict[bytes, Staged] = {}
+        self._seen: Mapping[bytes, BackfillRecord] = {}
+        self._open: dict[bytes, StagedBucket] = {}
         self._useless: dict[bytes, str] = {}
         self._paused_s: float | None = None
         self._not_before_s = staged.not_before_s()
@@ -147,7 +147,7 @@ class Adopting:
         self._not_before_s = self._clock.running_s() + self._limits.adopt_again_s
         self._log.warning("backfill_waits", why=why, again_in_s=self._limits.adopt_again_s)
 
-    def _sort_out(self, waiting: Mapping[bytes, Waiting]) -> None:
+    def _sort_out(self, waiting: Mapping[bytes, BackfillRecord]) -> None:
         self._handled &= {(key, each.offset) for key, each in waiting.items()}
         self._open.clear()
         self._useless.clear()
@@ -159,7 +159,7 @@ class Adopting:
                 self._useless[key] = "refused"
                 self._backfills.labels(self._topic, "refused").inc()
                 self._log.error("backfill_refused", key=key.decode(errors="backslashreplace"), why=why, remedy=remedy)
-            elif isinstance(each.staged, Staged):
+            elif isinstance(each.staged, StagedBucket):
                 self._open[key] = each.staged
         self._pass_over()
 
@@ -172,7 +172,7 @@ class Adopting:
                 self._backfills.labels(self._topic, "discarded").inc()
                 self._log.info("backfill_discarded", **_named(staged), cursor=self._ledger.indexed_to)
 
-    def _refusal(self, staged: Staged | FormatError) -> tuple[str, str]:
+    def _refusal(self, staged: StagedBucket | FormatError) -> tuple[str, str]:
         """Return the reason why a bucket must not be adopted, and the remedy; two empty texts when it may be."""
         if isinstance(staged, FormatError):
             return str(staged), "run the job again"
@@ -191,7 +191,7 @@ class Adopting:
             )
         return "", ""
 
-    def _fitting(self) -> list[tuple[bytes, Staged]]:
+    def _fitting(self) -> list[tuple[bytes, StagedBucket]]:
         if self._ledger.indexed_to < self._history.last.from_offset:
             # After a take-over the first records are read again, and the rules of before decide them.
             return []
@@ -207,7 +207,7 @@ class Adopting:
         made = adopted(staged.manifest, bucket_id, self._ledger.indexed_to)
         return Request(self, installs=Adoption(made), withdrawn=(key,))
 
-    def _adopted(self, staged: Staged, adoption: Adoption) -> None:
+    def _adopted(self, staged: StagedBucket, adoption: Adoption) -> None:
         manifest = adoption.manifest
         self._backfills.labels(self._topic, "adopted").inc()
         behind = manifest.bucket_id in dict(self._ledger.committed.catching_up)
@@ -221,11 +221,11 @@ class Adopting:
         )
 
 
-def _named(staged: Staged) -> dict[str, object]:
+def _named(staged: StagedBucket) -> dict[str, object]:
     return {"job": staged.job, "from_offset": staged.manifest.from_offset, "to_offset": staged.manifest.to_offset}
 
 
-def fitting(waiting: Sequence[tuple[bytes, Staged]], cursor: int) -> list[tuple[bytes, Staged]]:
+def fitting(waiting: Sequence[tuple[bytes, StagedBucket]], cursor: int) -> list[tuple[bytes, StagedBucket]]:
     """Return the buckets that an owner at ``cursor`` could adopt, the one that goes furthest first."""
     found = [each for each in waiting if each[1].manifest.from_offset <= cursor < each[1].manifest.to_offset]
     return sorted(found, key=lambda each: -each[1].manifest.to_offset)

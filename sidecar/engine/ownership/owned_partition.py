@@ -24,7 +24,7 @@ from sidecar.engine.ownership.ports import Host
 from sidecar.engine.ownership.rule_changes import RuleChanges
 from sidecar.engine.ownership.settings import TopicSettings
 from sidecar.engine.ownership.status import PartitionState, PartitionStatus
-from sidecar.engine.ownership.tail import Tail, is_held_up
+from sidecar.engine.ownership.tail import PartitionTail, is_held_up
 from sidecar.engine.ownership.takeover import read_origin
 from sidecar.engine.payload.ledger import PartitionLedger
 from sidecar.engine.payload.memory import BudgetShare
@@ -120,7 +120,7 @@ class OwnedPartition:
         self._loading = Loading(context, self.ledger.parts, source, host.pool, host.budget, self._resident)
         closing.callback(self._loading.close)
         self._ids = StoredIds(context, self.ledger, source, pages, host.pool, self._loading, self.gate)
-        self._tail = Tail(context, self.ledger, origin.history, host.read_on, self._ids, looked)
+        self._tail = PartitionTail(context, self.ledger, origin.history, host.read_on, self._ids, looked)
         closing.callback(self._tail.close)
         self._housekeeping = Housekeeping(context, self.ledger, source, host.pool, self._ids, pages, host.codec)
         closing.callback(self._housekeeping.stop)

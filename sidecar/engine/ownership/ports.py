@@ -15,7 +15,7 @@ from index.rule_history import RuleHistory
 from index.run import Runs
 from sidecar.engine.buckets.upkeep import Upkeep
 from sidecar.engine.context import PartitionContext
-from sidecar.engine.intake.intake import Intake, Places
+from sidecar.engine.intake.intake import IdPlaces, Intake
 from sidecar.engine.ownership.adopting import StagedView
 from sidecar.engine.ownership.origin import Origin
 from sidecar.engine.ownership.settings import SettingsSource
@@ -30,7 +30,7 @@ from sidecar.engine.release.transaction import Transactions
 from snapshots.codec import SegmentCodec
 
 
-class Staged(StagedView, Protocol):
+class StagedRecords(StagedView, Protocol):
     """The records that jobs have staged for one partition."""
 
     def may_hold(self) -> bool:
@@ -80,7 +80,7 @@ class Host(Protocol):
         """The settings of the delay topic by policies and configuration."""
 
     @property
-    def staged(self) -> Staged:
+    def staged(self) -> StagedRecords:
         """The records that jobs have staged."""
 
     @property
@@ -102,7 +102,7 @@ class Host(Protocol):
     def transactions(self, origin: Origin) -> Transactions:
         """Return the port that writes transactions."""
 
-    def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: Places) -> Intake:
+    def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: IdPlaces) -> Intake:
         """Begin to read the delay partition at the end of the index; index no record from ``until_offset`` on."""
 
     @property

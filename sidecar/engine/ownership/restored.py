@@ -16,7 +16,7 @@ from index.retention import Kept, kept_for_backfills
 from index.rule_history import RuleHistory
 from index.rules import Rules
 from sidecar.engine.ports import Stored
-from snapshots.staged import STAGED_PREFIX, Staged, decode_staged, fold_staged
+from snapshots.staged import STAGED_PREFIX, StagedBucket, decode_staged, fold_staged
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def restored_from(
     ``log`` and ``snapshots`` are the offsets that the two topics hold, [from, to).
     """
     jobs, withdrawn, problems = _restoring(records)
-    chosen: Sequence[Staged] = ()
+    chosen: Sequence[StagedBucket] = ()
     for job, buckets in jobs.items():
         problem = _problem(buckets, delay_topic_id, log, snapshots, rules)
         if problem:
@@ -63,12 +63,12 @@ def restored_from(
     return Restored(progress, history, manifests, tuple(withdrawn)), ""
 
 
-def _restoring(records: Iterable[Stored]) -> tuple[dict[str, list[Staged]], list[tuple[bytes, int]], list[str]]:
+def _restoring(records: Iterable[Stored]) -> tuple[dict[str, list[StagedBucket]], list[tuple[bytes, int]], list[str]]:
     latest: dict[bytes, Stored] = {}
     for record in records:
         if record.key is not None and record.key.startswith(STAGED_PREFIX):
             latest[record.key] = record
-    jobs: dict[str, list[Staged]] = {}
+    jobs: dict[str, list[StagedBucket]] = {}
     withdrawn: list[tuple[bytes, int]] = []
     problems: list[str] = []
     for key, record in latest.items():
@@ -88,7 +88,7 @@ def _restoring(records: Iterable[Stored]) -> tuple[dict[str, list[Staged]], list
 
 
 def _problem(
-    buckets: Sequence[Staged], delay_topic_id: str, log: tuple[int, int], snapshots: tuple[int, int], rules: Rules
+    buckets: Sequence[StagedBucket], delay_topic_id: str, log: tuple[int, int], snapshots: tuple[int, int], rules: Rules
 ) -> str:
     manifests = [each.manifest for each in buckets]
     offsets = [offset for manifest in manifests for offset in manifest.record_offsets]

@@ -17,10 +17,10 @@ from index.rule_history import RuleHistory
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.intake.decided import Indexed
 from sidecar.engine.intake.deciding import NEVER
-from sidecar.engine.intake.intake import Intake, Places
+from sidecar.engine.intake.intake import IdPlaces, Intake
 from sidecar.engine.payload.ledger import PartitionLedger
 
-ReadOn = Callable[[PartitionLedger, RuleHistory, int, Places], Intake]
+ReadOn = Callable[[PartitionLedger, RuleHistory, int, IdPlaces], Intake]
 """Begins to read at the end of the index, decides by these rules, and ends before the offset."""
 
 HELD_UP_RECORDS = 10_000
@@ -29,7 +29,7 @@ HELD_UP_SHARE = 4
 partitions keep the remainder."""
 
 
-class Tail:
+class PartitionTail:
     """Reads one partition on; used by its worker only.
 
     ``has_looked`` is given if records may be staged, and says whether all of them are known.
@@ -41,7 +41,7 @@ class Tail:
         ledger: PartitionLedger,
         history: RuleHistory,
         read_on: ReadOn,
-        places: Places,
+        places: IdPlaces,
         has_looked: Callable[[], bool] | None = None,
     ) -> None:
         self._clock = context.clock

@@ -33,7 +33,7 @@ class Doubt(NamedTuple):
     first_epoch: int | None
 
 
-class Ends(NamedTuple):
+class PlaceEnds(NamedTuple):
     """The last stable offset of a partition, its end, and the epoch of its leader, None where that is not known."""
 
     settled: int
@@ -46,7 +46,7 @@ class Ends(NamedTuple):
         return self.settled < self.written
 
 
-def doubt_of(ends: Ends, first_epoch: int | None) -> Doubt | None:
+def doubt_of(ends: PlaceEnds, first_epoch: int | None) -> Doubt | None:
     """Return the doubt about a partition, None where the brokers have forgotten nothing there.
 
     ``first_epoch`` is the leader epoch of the record at the last stable offset, None where it could not be read.

@@ -20,7 +20,7 @@ from index.moving import moved_occurrence, moved_record
 from index.names import hash_of
 from index.pending import Entry
 from index.progress import Position
-from index.receipts import Outcome, Receipt
+from index.receipts import ControlOutcome, Receipt
 from index.record import Record
 from index.recurring import recurrence_of
 from index.rules import Rules
@@ -65,14 +65,14 @@ class Moves:
     lost: list[int] = field(default_factory=list)
     refused: list[tuple[int, Refused]] = field(default_factory=list)
     _written: dict[int, tuple[Chain, Entry[Scheduled]]] = field(default_factory=dict)
-    _given_up: dict[int, tuple[Outcome, str]] = field(default_factory=dict)
+    _given_up: dict[int, tuple[ControlOutcome, str]] = field(default_factory=dict)
 
     def append(self, chain: Chain, appended: Appended, entry: Entry[Scheduled]) -> None:
         """Write this record for the schedule of a chain; ``entry`` stands for the schedule until then."""
         self.appended[appended.offset] = appended
         self._written[appended.offset] = chain, entry
 
-    def give_up(self, chain: Chain, missed: Outcome, why: str = "") -> None:
+    def give_up(self, chain: Chain, missed: ControlOutcome, why: str = "") -> None:
         """Write nothing for the schedule of a chain."""
         self._given_up |= dict.fromkeys(chain.offsets, (missed, why))
 
@@ -92,7 +92,7 @@ class Moves:
             del self.appended[offset]
             reason, message = refused[offset]
             chain, entry = self._written[offset]
-            self.give_up(chain, Outcome.NOT_MOVED, f"{reason}: {message}")
+            self.give_up(chain, ControlOutcome.NOT_MOVED, f"{reason}: {message}")
             spared.append(Spared(entry, chain.offsets, f"{reason}: {message}"))
         return spared
 
@@ -119,7 +119,7 @@ class Moving:
             record = found.get(chain.place.offset)
             if record is None:
                 moves.lost.append(chain.place.offset)
-                moves.give_up(chain, Outcome.NOT_PENDING)
+                moves.give_up(chain, ControlOutcome.NOT_PENDING)
             else:
                 self._append(moves, chain, record, rules_at(chain.place.offset), now_ms)
         return moves
@@ -131,7 +131,7 @@ class Moving:
         decision = self.decide(place.offset, record)
         if isinstance(decision, Rejection):
             moves.refused.append((place.offset, Refused(decision, record)))
-            moves.give_up(chain, Outcome.NOT_PENDING)
+            moves.give_up(chain, ControlOutcome.NOT_PENDING)
             return
         schedule = schedule_of(decision)
         assert schedule is not None, f"offset {place.offset} was pending, and is no schedule: {decision}"

@@ -28,7 +28,7 @@ class TargetLimit:
     sources: tuple[str, ...] = ()
 
 
-class _Bucket:
+class _RateBucket:
     def __init__(self, now_s: float) -> None:
         self.records = self.size = 1.0
         self.filled_s = now_s
@@ -43,7 +43,7 @@ class RateLimits:
     def __init__(self, now_s: Callable[[], float], lock: AbstractContextManager[object]) -> None:
         self._now_s = now_s
         self._lock = lock
-        self._buckets: dict[str, _Bucket] = {}
+        self._buckets: dict[str, _RateBucket] = {}
         self._own: Counter[str] = Counter()
         self._partitions: dict[str, int] = {}
 
@@ -93,11 +93,11 @@ class RateLimits:
                     waits.append((1 - bucket.size) / (limit.bytes_per_second * share))
             return max(waits)
 
-    def _filled(self, target: str, limit: TargetLimit) -> _Bucket:
+    def _filled(self, target: str, limit: TargetLimit) -> _RateBucket:
         now_s = self._now_s()
         bucket = self._buckets.get(target)
         if bucket is None:
-            bucket = self._buckets[target] = _Bucket(now_s)
+            bucket = self._buckets[target] = _RateBucket(now_s)
         passed_s, share = max(0.0, now_s - bucket.filled_s), self.share(limit)
         bucket.filled_s = now_s
         records, size = limit.records_per_second * share, limit.bytes_per_second * share

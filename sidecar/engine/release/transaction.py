@@ -33,7 +33,7 @@ KeyValue = tuple[bytes, bytes | None]
 """A record of a compacted topic, or a tombstone."""
 
 
-class Owner(Protocol):
+class RequestOwner(Protocol):
     """The owner of requests; it hears the fate of each request before the next transaction is planned."""
 
     def committed(self, request: "Request", offsets: Sequence[int], /) -> None:
@@ -59,7 +59,7 @@ class Request:
     has all rule epochs from this transaction on, if the request starts one.
     """
 
-    owner: Owner
+    owner: RequestOwner
     segments: tuple[tuple[bytes, bytes], ...] = ()
     installs: Installs | None = None
     removed: tuple[bytes, ...] = ()

@@ -25,15 +25,15 @@ from sidecar.http.api.calls import (
 )
 from sidecar.http.problems import Refusal
 from sidecar.kafka.client.errors import cluster_errors
-from sidecar.kafka.writing.record_writer import Written
-from sidecar.operations.controls.ordering import Order as ControlOrder
-from sidecar.operations.controls.receipts import Told
+from sidecar.kafka.writing.record_writer import WrittenRecord
+from sidecar.operations.controls.ordering import ControlOrder
+from sidecar.operations.controls.receipts import ReceiptAnswer
 from sidecar.operations.rejected.counting import Counted
-from sidecar.operations.rejected.listing import Page, Position
-from sidecar.operations.rejected.redriving import Order, Report
-from sidecar.operations.rejected.selection import Selection
+from sidecar.operations.rejected.listing import Position, RejectedPage
+from sidecar.operations.rejected.redriving import Redrive, RedriveReport
+from sidecar.operations.rejected.selection import RejectedSelection
 from sidecar.operations.status.answers import Inquiries
-from sidecar.policies.origin import Origin
+from sidecar.policies.origin import ChangeOrigin
 from sidecar.policies.policy import Policy, Scope
 from sidecar.policies.switches import Switches
 from sidecar.policies.table import PolicyTable
@@ -51,7 +51,7 @@ FRESH_FOR_S: Final = 0.25
 class Operating(Switches, Protocol):
     """The part of :class:`sidecar.policies.operations.Operations` that has a path."""
 
-    def by(self, origin: Origin) -> Self:
+    def by(self, origin: ChangeOrigin) -> Self:
         """Return the same operations with changes written in the name of ``origin``."""
 
     def table(self) -> PolicyTable:
@@ -70,30 +70,32 @@ class Operating(Switches, Protocol):
 class RejectedRecords(Protocol):
     """The part of :class:`sidecar.operations.rejected.operations.RejectedOperations` that has a path."""
 
-    def page(self, selection: Selection, begin: Position, most: int) -> Page:
+    def page(self, selection: RejectedSelection, begin: Position, most: int) -> RejectedPage:
         """Return selected records from a position of the rejected topic on."""
 
     def counts(self, topic: str) -> Counted:
         """Return the counts of rejected records by code."""
 
-    def redrive(self, order: Order) -> Report:
+    def redrive(self, order: Redrive) -> RedriveReport:
         """Drive records again."""
 
 
 class RecordSink(Protocol):
     """The methods of :class:`sidecar.kafka.writing.record_writer.RecordWriter`."""
 
-    def write(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> Written:
+    def write(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> WrittenRecord:
         """Write one record to a delay topic."""
 
 
 class Controls(Protocol):
     """The methods of :class:`sidecar.operations.controls.operations.ControlOperations`."""
 
-    def carry_out(self, topic: str, order: ControlOrder) -> Told:
+    def carry_out(self, topic: str, order: ControlOrder) -> ReceiptAnswer:
         """Cancel or move pending schedules, and return them once that is committed."""
 
-    def replace(self, topic: str, deliver_id: str, key: bytes | None, write: Callable[[], tuple[int, int]]) -> Told:
+    def replace(
+        self, topic: str, deliver_id: str, key: bytes | None, write: Callable[[], tuple[int, int]]
+    ) -> ReceiptAnswer:
         """Write a record that replaces pending schedules, and return its receipt."""
 
 

@@ -26,7 +26,7 @@ from sidecar.http.api.shapes import JSON_ONLY, TopicName
 from sidecar.http.guard import refuse_role
 from sidecar.http.problems import Refusal
 from sidecar.http.tokens import Caller, Role
-from sidecar.kafka.writing.record_writer import OutcomeUnknownError, Written
+from sidecar.kafka.writing.record_writer import OutcomeUnknownError, WrittenRecord
 from sidecar.operations.status.answers import Answer
 from sidecar.policies.table import settings_of
 
@@ -132,7 +132,7 @@ def _rules(backend: Backend, topic: str) -> Rules:
         raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, detail) from None
 
 
-def _written(backend: Backend, topic: str, body: RecordOrder, headers: Headers) -> Written:
+def _written(backend: Backend, topic: str, body: RecordOrder, headers: Headers) -> WrittenRecord:
     try:
         return backend.records.write(topic, bytes_of(body.key), bytes_of(body.value), headers)
     except OutcomeUnknownError:

@@ -22,8 +22,8 @@ from sidecar.http.api.shapes import JSON_ONLY, Id, MillisecondsText, Offset, Top
 from sidecar.http.problems import Refusal
 from sidecar.operations.rejected.counting import Counted
 from sidecar.operations.rejected.log import OutOfTimeError
-from sidecar.operations.rejected.redriving import AnotherRunError, Order, Report
-from sidecar.operations.rejected.selection import MOST_REDRIVEN, HeaderChanges, Selection
+from sidecar.operations.rejected.redriving import AnotherRunError, Redrive, RedriveReport
+from sidecar.operations.rejected.selection import MOST_REDRIVEN, HeaderChanges, RejectedSelection
 from sidecar.operations.status.answers import Answer
 
 REDRIVE_FOR_S: Final = 12.0
@@ -168,8 +168,10 @@ def routes(backend: Backend) -> APIRouter:
 
 def _selection(
     topic: str, codes: Iterable[Reason], ids: Iterable[str], since_ms: int | None, until_ms: int | None
-) -> Selection:
-    return Selection(topic, frozenset(map(str, codes)), frozenset(each.encode() for each in ids), since_ms, until_ms)
+) -> RejectedSelection:
+    return RejectedSelection(
+        topic, frozenset(map(str, codes)), frozenset(each.encode() for each in ids), since_ms, until_ms
+    )
 
 
 def _counts(rejected: RejectedRecords, topic: str) -> Counted:
@@ -179,10 +181,10 @@ def _counts(rejected: RejectedRecords, topic: str) -> Counted:
         raise Refusal(HTTPStatus.GATEWAY_TIMEOUT, str(error)) from None
 
 
-def _redrive(rejected: RejectedRecords, topic: str, body: RedriveOrder) -> Report:
+def _redrive(rejected: RejectedRecords, topic: str, body: RedriveOrder) -> RedriveReport:
     selection = _selection(topic, body.codes, body.ids, body.since_ms, body.until_ms)
     changes = HeaderChanges(body.drop_headers, tuple((put.name, put.value.encode()) for put in body.set_headers))
-    order = Order(selection, changes, body.max_redriven, body.most, body.dry_run, REDRIVE_FOR_S)
+    order = Redrive(selection, changes, body.max_redriven, body.most, body.dry_run, REDRIVE_FOR_S)
     try:
         return rejected.redrive(order)
     except AnotherRunError as error:

@@ -16,9 +16,9 @@ from sidecar.http.api.backend import Backend
 from sidecar.http.api.records import RecordOrder, RecordWrittenAnswer, bytes_of, write
 from sidecar.http.api.shapes import JSON_ONLY, DueMs, DueMsText, Id, MillisecondsText, TopicName, milliseconds
 from sidecar.http.problems import Refusal
-from sidecar.operations.controls.ordering import Order, UnknownPartitionError
-from sidecar.operations.controls.receipts import ChangedError, NoReceiptError, NothingPendingError, Told
-from sidecar.operations.finding.wanted import PLACE, Wanted
+from sidecar.operations.controls.ordering import ControlOrder, UnknownPartitionError
+from sidecar.operations.controls.receipts import ChangedError, NoReceiptError, NothingPendingError, ReceiptAnswer
+from sidecar.operations.finding.wanted import PLACE, ScheduleFilter
 from sidecar.operations.status.answers import Answer, SchedulesAnswer
 
 MOST_LISTED: Final = 500
@@ -90,7 +90,7 @@ def routes(backend: Backend) -> APIRouter:
     @router.get("/topics/{topic}/schedules", response_model=SchedulesAnswer)
     async def list_schedules(
         request: Request,
-        wanted: Annotated[Wanted, Depends(_wanted)],
+        wanted: Annotated[ScheduleFilter, Depends(_wanted)],
         limit: _Most = 100,
         begin: _Begin = None,
     ) -> Response:
@@ -113,7 +113,7 @@ def routes(backend: Backend) -> APIRouter:
     ) -> Response:
         """Cancel all that is pending under an id, and answer once that is certain; 404 when nothing is."""
         backend.require_topic(topic)
-        order = Order(id.encode(), milliseconds(if_due_ms), partition)
+        order = ControlOrder(id.encode(), milliseconds(if_due_ms), partition)
         told = await backend.cancel(_definitely, partial(backend.controls.carry_out, topic, order))
         return bodies.whole(CancelledAnswer(topic=topic, id=id, cancelled=_schedules(told)))
 
@@ -131,7 +131,7 @@ def routes(backend: Backend) -> APIRouter:
         """
         backend.require_topic(topic)
         moves_to = CONTROL_PREFIX + "at", b"%d" % body.due_ms
-        order = Order(id.encode(), milliseconds(if_due_ms), partition, moves_to)
+        order = ControlOrder(id.encode(), milliseconds(if_due_ms), partition, moves_to)
         told = await backend.cancel(_definitely, partial(backend.controls.carry_out, topic, order))
         return bodies.whole(MovedAnswer(topic=topic, id=id, moved=_schedules(told), due_ms=told.due_ms))
 
@@ -157,9 +157,9 @@ def _wanted(
     due_to_ms: _To = None,
     target: _Target = None,
     key: _Key = None,
-) -> Wanted:
+) -> ScheduleFilter:
     """Return the conditions of a query."""
-    return Wanted(
+    return ScheduleFilter(
         topic,
         None if id is None else id.encode(),
         milliseconds(due_from_ms),
@@ -182,7 +182,7 @@ def _replace(backend: Backend, topic: str, deliver_id: str, body: RecordOrder, i
     return ReplacedAnswer(**written[0].model_dump(), id=deliver_id, replaced=_schedules(told))
 
 
-def _schedules(told: Told) -> tuple[CancelledSchedule, ...]:
+def _schedules(told: ReceiptAnswer) -> tuple[CancelledSchedule, ...]:
     return tuple(CancelledSchedule(**each.as_json()) for each in told.cancelled)
 
 

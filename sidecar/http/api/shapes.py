@@ -19,7 +19,7 @@ from sidecar.http.api.bodies import JSON
 from sidecar.http.problems import Refusal
 from sidecar.http.tokens import Role
 from sidecar.operations.status.answers import Answer
-from sidecar.policies.origin import Origin
+from sidecar.policies.origin import ChangeOrigin
 from sidecar.policies.policy import (
     KEYS,
     Policy,
@@ -138,12 +138,12 @@ Partition = Annotated[int, BeforeValidator(_ascii_number), Field(le=2**31 - 1), 
 Offset = Annotated[int, BeforeValidator(_ascii_number), _number(2**63 - 1)]
 
 
-def _origin(request: Request) -> Origin:
+def _origin(request: Request) -> ChangeOrigin:
     caller, client = request.state.caller, request.client
-    return Origin(f"token {caller.name} ({caller.role})", "admin API", client.host if client else "")
+    return ChangeOrigin(f"token {caller.name} ({caller.role})", "admin API", client.host if client else "")
 
 
-Changer = Annotated[Origin, Depends(_origin)]
+Changer = Annotated[ChangeOrigin, Depends(_origin)]
 """Origin in whose name a request changes something."""
 
 Id = Annotated[str, Field(min_length=1, max_length=512)]

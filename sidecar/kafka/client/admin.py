@@ -73,7 +73,7 @@ Described = TopicFacts | Denied | None
 """The answer about one topic; None says that the topic does not exist."""
 
 
-class Told(NamedTuple):
+class LogOffset(NamedTuple):
     """An offset of a partition and its leader epoch; the offset is -1 where no record is as late as the time asked."""
 
     offset: int
@@ -210,7 +210,7 @@ def _offset(
     admin: AdminClient, at: Place, spec: OffsetSpec, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
 ) -> int:
     told = offsets(admin, {at: spec}, isolation)[at]
-    if isinstance(told, Told):
+    if isinstance(told, LogOffset):
         return told.offset
     if not is_leaderless(told):
         raise KafkaException(told)
@@ -220,7 +220,7 @@ def _offset(
 
 def offsets(
     admin: AdminClient, wanted: Mapping[Place, OffsetSpec], isolation: IsolationLevel
-) -> dict[Place, Told | KafkaError]:
+) -> dict[Place, LogOffset | KafkaError]:
     """Return the offset of each partition, or the error for it; the client sends one request to each broker.
 
     A client that has lost its connections forgets the brokers and begins with the bootstrap servers. Until it knows the
@@ -239,8 +239,8 @@ def offsets(
     return told
 
 
-def _without_answer(told: Mapping[Place, Told | KafkaError]) -> list[Place]:
-    return [place for place, what in told.items() if not isinstance(what, Told) and tells_of_stale_look(what)]
+def _without_answer(told: Mapping[Place, LogOffset | KafkaError]) -> list[Place]:
+    return [place for place, what in told.items() if not isinstance(what, LogOffset) and tells_of_stale_look(what)]
 
 
 def _are_led(admin: AdminClient, places: Iterable[Place], within_s: float) -> bool:
@@ -260,13 +260,13 @@ def _are_led(admin: AdminClient, places: Iterable[Place], within_s: float) -> bo
 
 def _offsets(
     admin: AdminClient, wanted: Mapping[Place, OffsetSpec], isolation: IsolationLevel
-) -> dict[Place, Told | KafkaError]:
+) -> dict[Place, LogOffset | KafkaError]:
     futures = admin.list_offsets(
         {TopicPartition(*place): spec for place, spec in wanted.items()},
         isolation_level=isolation,
         request_timeout=REQUEST_TIMEOUT_S,
     )
-    told: dict[Place, Told | KafkaError] = {}
+    told: dict[Place, LogOffset | KafkaError] = {}
     for asked, future in futures.items():
         place = asked.topic, asked.partition
         try:
@@ -274,7 +274,7 @@ def _offsets(
         except KafkaException as exception:
             told[place] = error_of(exception)
             continue
-        told[place] = Told(int(result.offset), result.leader_epoch)
+        told[place] = LogOffset(int(result.offset), result.leader_epoch)
         if result.offset == OFFSET_INVALID:
             # The client turns a request whose connection was lost into a result without an error and without an offset.
             told[place] = KafkaError(KafkaError._TRANSPORT, f"{place[0]}/{place[1]}: no broker has told its offsets")

@@ -47,7 +47,7 @@ Partition = tuple[str, int]
 _NOT_A_MEMBER = frozenset({KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.FENCED_INSTANCE_ID})
 
 
-class Owner(Protocol):
+class AssignmentListener(Protocol):
     """Receiver of the assigned and revoked partitions."""
 
     def assigned(self, partitions: Sequence[Partition]) -> None:
@@ -93,7 +93,7 @@ class GroupMember:
         self,
         connect: Callable[[OnCommit, OnError], Consumer],
         group_id: str,
-        owner: Owner,
+        owner: AssignmentListener,
         clock: Clock,
         *,
         leaves: bool = False,

@@ -40,11 +40,11 @@ from sidecar import failpoints
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.engine.ports import Place
-from sidecar.engine.release.aside import Ends
+from sidecar.engine.release.aside import PlaceEnds
 from sidecar.kafka.client import clients
 from sidecar.kafka.client.errors import Verdict, classify, error_of
 from sidecar.kafka.doubts.coordinator_log import outcome_of_last
-from sidecar.kafka.doubts.look import Cluster
+from sidecar.kafka.doubts.look import DoubtFinder
 from sidecar.kafka.doubts.shown import Shown, command_of
 from sidecar.kafka.reading.scan import PartitionScan, read_settled
 from sidecar.kafka.writing.transactions import abort, commit, produce
@@ -90,7 +90,7 @@ class EndTransaction:
         self._partition = partition
         self._place = place
         self._state: Place = (topic.state, partition)
-        self._cluster = Cluster(config, topic, partition, admin)
+        self._cluster = DoubtFinder(config, topic, partition, admin)
         self.transactional_id = clients.transactional_id(config, topic.name, partition)
 
     def show(self) -> Shown:
@@ -232,7 +232,7 @@ class EndTransaction:
         topic = self._topic
         return self._place[0] not in (topic.name, topic.state, topic.snapshots, topic.backfill, topic.rejected)
 
-    def _ends(self) -> Ends:
+    def _ends(self) -> PlaceEnds:
         return self._cluster.ends_of(self._place)
 
     def _stored(self) -> StoredState | None:

@@ -16,9 +16,9 @@ from index.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.engine.ports import Place
-from sidecar.engine.release.aside import Doubt, Doubts, Ends, doubt_of, open_since
+from sidecar.engine.release.aside import Doubt, Doubts, PlaceEnds, doubt_of, open_since
 from sidecar.kafka.client import clients
-from sidecar.kafka.client.admin import MISSING, REQUEST_TIMEOUT_S, Told, offsets
+from sidecar.kafka.client.admin import MISSING, REQUEST_TIMEOUT_S, LogOffset, offsets
 from sidecar.kafka.reading.scan import PartitionScan, ScanError, place_of
 from snapshots.state import StoredState
 
@@ -35,7 +35,7 @@ _NOTHING_OF_OURS: Final = MISSING | {KafkaError.TOPIC_AUTHORIZATION_FAILED}
 """The router writes nothing to a topic that is gone, or that it may not describe."""
 
 
-class Cluster:
+class DoubtFinder:
     """Asks the brokers about the places of one delay partition."""
 
     def __init__(self, config: Config, topic: DelayTopicConfig, partition: int, admin: AdminClient) -> None:
@@ -121,7 +121,7 @@ class Cluster:
         doubts = {place: doubt for place, doubt in found.items() if doubt is not None}
         return doubts | dict.fromkeys(place for place, each in ends.items() if each is None)
 
-    def _ends(self, places: Collection[Place]) -> dict[Place, Ends | None]:
+    def _ends(self, places: Collection[Place]) -> dict[Place, PlaceEnds | None]:
         """Return the ends of each partition, None where it gives no answer; partitions that are gone are left out."""
         wanted = {place: OffsetSpec.latest() for place in places}
         if not wanted:
@@ -129,16 +129,16 @@ class Cluster:
         # The order matters: a transaction that ends between the two requests is no longer open.
         written = offsets(self._admin, wanted, IsolationLevel.READ_UNCOMMITTED)
         settled = offsets(self._admin, wanted, IsolationLevel.READ_COMMITTED)
-        ends: dict[Place, Ends | None] = {}
+        ends: dict[Place, PlaceEnds | None] = {}
         for place in places:
             end, stable = written[place], settled[place]
-            if isinstance(end, Told) and isinstance(stable, Told):
-                ends[place] = Ends(min(stable.offset, end.offset), end.offset, stable.leader_epoch)
+            if isinstance(end, LogOffset) and isinstance(stable, LogOffset):
+                ends[place] = PlaceEnds(min(stable.offset, end.offset), end.offset, stable.leader_epoch)
             elif not any(isinstance(each, KafkaError) and each.code() in _NOTHING_OF_OURS for each in (end, stable)):
                 ends[place] = None
         return ends
 
-    def ends_of(self, place: Place) -> Ends:
+    def ends_of(self, place: Place) -> PlaceEnds:
         """Return the ends of one partition; raise NotYetError where it gives no answer."""
         ends = self._ends([place]).get(place)
         if ends is None:

@@ -47,8 +47,8 @@ class OffsetReader:
     """
 
     def __init__(self, connect: Connect, connect_bulk: Connect | None = None) -> None:
-        self._scattered = _Head(connect)
-        self._bulk = _Head(connect_bulk or connect)
+        self._scattered = _OpenConsumer(connect)
+        self._bulk = _OpenConsumer(connect_bulk or connect)
 
     def read(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
         """Return the records at ascending ``offsets``; None for a record that the topic no longer holds.
@@ -100,7 +100,7 @@ class OffsetReader:
         self._bulk.close()
 
 
-class _Head:
+class _OpenConsumer:
     """One consumer and its position."""
 
     def __init__(self, connect: Connect) -> None:

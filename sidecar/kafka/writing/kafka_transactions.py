@@ -35,7 +35,7 @@ _OUTCOMES: Final = {
 UNKNOWN."""
 
 
-class _Kind(Enum):
+class _Relation(Enum):
     """The relation of a written record to the offset it belongs to; several records may belong to one offset."""
 
     RECORD = "what is released or rejected of it"
@@ -46,7 +46,7 @@ class _Kind(Enum):
 class _Written(NamedTuple):
     """A record of a transaction, and how to produce it."""
 
-    kind: _Kind
+    kind: _Relation
     offset: int
     route: tuple[str, ...]
     record: Record | None
@@ -110,18 +110,18 @@ class KafkaTransactions:
         self._tells_which |= findings.tells_which
         for topic, most in findings.crowded.items():
             self._crowded[topic] = min(most, self._crowded.get(topic, most))
-        refused: dict[_Kind, dict[int, Rejection]] = {kind: {} for kind in _Kind}
+        refused: dict[_Relation, dict[int, Rejection]] = {kind: {} for kind in _Relation}
         for name, error in findings.refused.items():
             refused[written[name].kind][written[name].offset] = Rejection(reason_of(error), error.str())
-        unfollowed = {offset: self._about_next(each) for offset, each in refused[_Kind.NEXT].items()}
+        unfollowed = {offset: self._about_next(each) for offset, each in refused[_Relation.NEXT].items()}
         doubtful = [each.name for each in findings.undecided if not findings.doubted.isdisjoint(each.route)]
-        undecided = {written[name].offset for name in doubtful if written[name].kind is _Kind.RECORD}
+        undecided = {written[name].offset for name in doubtful if written[name].kind is _Relation.RECORD}
         return Refusals(
-            refused[_Kind.RECORD],
+            refused[_Relation.RECORD],
             frozenset(findings.doubted),
             frozenset(undecided),
             unfollowed,
-            frozenset(refused[_Kind.RECEIPT]),
+            frozenset(refused[_Relation.RECEIPT]),
         )
 
     def _notes(self, transaction: Transaction, placed: dict[int, int]) -> list[InTransit]:
@@ -147,7 +147,7 @@ class KafkaTransactions:
         return Result(outcome, error=cluster_error(error), why=error.str())
 
     def _written(self, transaction: Transaction, placed: dict[int, int]) -> Iterator[_Written]:
-        writer, of_record = self._writer, _Kind.RECORD
+        writer, of_record = self._writer, _Relation.RECORD
         for entry in transaction.released:
             _, offset, scheduled = entry
             send = partial(writer.release, transaction, [entry])
@@ -157,10 +157,10 @@ class KafkaTransactions:
             yield _Written(of_record, offset, (writer.rejected_topic,), refused.record, send)
         for appended in transaction.appended:
             send = partial(writer.append, appended, placed)
-            yield _Written(_Kind.NEXT, appended.offset, (writer.delay_topic,), appended.record, send)
+            yield _Written(_Relation.NEXT, appended.offset, (writer.delay_topic,), appended.record, send)
         for receipt in transaction.receipts:
             send, record = partial(writer.answer, receipt), receipt_record(receipt)
-            yield _Written(_Kind.RECEIPT, receipt.offset, (writer.receipts_topic,), record, send)
+            yield _Written(_Relation.RECEIPT, receipt.offset, (writer.receipts_topic,), record, send)
 
     def _about_next(self, verdict: Rejection) -> Rejection:
         message = f"what follows it cannot be written to {self._writer.delay_topic}: {verdict.message}"

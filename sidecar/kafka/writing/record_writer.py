@@ -24,7 +24,7 @@ class OutcomeUnknownError(Exception):
     """No broker has confirmed or refused the record in time."""
 
 
-class Written(NamedTuple):
+class WrittenRecord(NamedTuple):
     """The place of a record and its timestamp there, which the broker may have set."""
 
     partition: int
@@ -40,7 +40,7 @@ class RecordWriter:
         self._lock = threading.Lock()
         self._producer: Producer | None = None
 
-    def write(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> Written:
+    def write(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> WrittenRecord:
         """Write one record and wait for the broker's answer.
 
         Raise KafkaException when the record was not written, OutcomeUnknownError when that is unknown.
@@ -60,7 +60,7 @@ class RecordWriter:
         if error is not None:
             self._renew(producer)
             raise OutcomeUnknownError if error.name() == "_MSG_TIMED_OUT" else KafkaException(error)
-        return Written(message.partition() or 0, message.offset() or 0, message.timestamp()[1])
+        return WrittenRecord(message.partition() or 0, message.offset() or 0, message.timestamp()[1])
 
     def close(self) -> None:
         """Wait up to FLUSH_S for records under way."""

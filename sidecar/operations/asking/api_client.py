@@ -27,10 +27,10 @@ from sidecar.policies.table import EffectiveValue
 
 # Most commands do not use rejected records, so the modules are not imported at run time.
 if TYPE_CHECKING:
-    from sidecar.operations.finding.wanted import Wanted
+    from sidecar.operations.finding.wanted import ScheduleFilter
     from sidecar.operations.rejected.listing import Position
-    from sidecar.operations.rejected.redriving import Order, Progress
-    from sidecar.operations.rejected.selection import Selection
+    from sidecar.operations.rejected.redriving import Progress, Redrive
+    from sidecar.operations.rejected.selection import RejectedSelection
 
 PREFIX: Final = "/api/v1"
 TIMEOUT_S: Final = 30.0
@@ -96,7 +96,7 @@ class ApiClient:
         """Answer ``Inquiries.lookup``."""
         return self._ask(LookupAnswer, f"/topics/{_quoted(topic)}/partitions/{partition}/records/{offset}")
 
-    def schedules(self, wanted: "Wanted", begin: str, most: int) -> SchedulesAnswer:
+    def schedules(self, wanted: "ScheduleFilter", begin: str, most: int) -> SchedulesAnswer:
         """Answer ``Inquiries.schedules``."""
         asked: dict[str, object] = {
             "id": None if wanted.deliver_id is None else wanted.deliver_id.decode(),
@@ -144,7 +144,7 @@ class ApiClient:
             body["reason"] = reason
         self._request("POST", f"/{_KINDS[scope.kind]}/{_quoted(scope.name)}/{switch.verb}", body)
 
-    def rejected(self, selection: "Selection", begin: "Position", most: int) -> dict[str, Any]:
+    def rejected(self, selection: "RejectedSelection", begin: "Position", most: int) -> dict[str, Any]:
         """Answer ``Side.rejected``."""
         asked = {"code": sorted(selection.codes), "id": [each.decode() for each in sorted(selection.ids)]}
         asked.update({"limit": [str(most)], "from": [f"{begin[0]}/{begin[1]}"]})
@@ -153,7 +153,7 @@ class ApiClient:
         found: dict[str, Any] = self._request("GET", path)
         return found
 
-    def redrive(self, order: "Order", on_progress: "Progress") -> dict[str, int]:  # noqa: ARG002 - one call, one answer
+    def redrive(self, order: "Redrive", on_progress: "Progress") -> dict[str, int]:  # noqa: ARG002 - one call, one answer
         """Let the router drive records again as ``Side.redrive`` does, within the time and number of one call."""
         selection, changes = order.selection, order.changes
         body = {
@@ -212,7 +212,7 @@ def _path_of(scope: Scope) -> str:
     return f"/policies/{_KINDS[scope.kind]}/{_quoted(scope.name)}" if scope.kind in _KINDS else "/policies/default"
 
 
-def _times_of(selection: "Selection") -> dict[str, int]:
+def _times_of(selection: "RejectedSelection") -> dict[str, int]:
     times = {"since_ms": selection.since_ms, "until_ms": selection.until_ms}
     return {key: value for key, value in times.items() if value is not None}
 

@@ -9,7 +9,7 @@ from sidecar.cluster.topics.check_targets import delay_topics_of_others
 from sidecar.cluster.topics.findings import Finding, ok, warn
 from sidecar.config.model import Config
 from sidecar.kafka.client.admin import REQUEST_TIMEOUT_S
-from sidecar.operations.status.target_tails import Tail, tails
+from sidecar.operations.status.target_tails import TargetTail, tails
 
 
 def findings(config: Config, admin: AdminClient) -> Iterator[Finding]:
@@ -39,7 +39,7 @@ def targets_of(config: Config, existing: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def told(targets: Mapping[str, list[str]], read: Mapping[str, Tail]) -> Iterator[Finding]:
+def told(targets: Mapping[str, list[str]], read: Mapping[str, TargetTail]) -> Iterator[Finding]:
     """Yield a warning for each target with such records, and a finding for each target that could not be read."""
     for name, delay_topics in targets.items():
         tail, thing = read[name], f"target topic {name}"

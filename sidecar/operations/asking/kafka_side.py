@@ -9,16 +9,16 @@ from typing import Any, Final
 from sidecar import clock
 from sidecar.cluster.topics import reach
 from sidecar.config.model import Config
-from sidecar.operations.finding.wanted import Wanted
+from sidecar.operations.finding.wanted import ScheduleFilter
 from sidecar.operations.rejected import listing, redriving
 from sidecar.operations.rejected.listing import Position
-from sidecar.operations.rejected.redriving import Order, Progress
-from sidecar.operations.rejected.selection import Selection
+from sidecar.operations.rejected.redriving import Progress, Redrive
+from sidecar.operations.rejected.selection import RejectedSelection
 from sidecar.operations.status.answers import LookupAnswer, PendingAnswer, SchedulesAnswer, StatusAnswer
 from sidecar.operations.status.inquiries import GroupInquiries
 from sidecar.operations.status.report_reader import ReportsOnDemand
 from sidecar.policies.operations import Operations
-from sidecar.policies.origin import Origin
+from sidecar.policies.origin import ChangeOrigin
 from sidecar.policies.policy import plain_of
 from sidecar.policies.topic import PoliciesOnDemand
 
@@ -53,7 +53,7 @@ class KafkaSide(Operations):
         """Answer ``Inquiries.lookup``."""
         return self._inquiries.lookup(topic, partition, offset)
 
-    def schedules(self, wanted: Wanted, begin: str, most: int) -> SchedulesAnswer:
+    def schedules(self, wanted: ScheduleFilter, begin: str, most: int) -> SchedulesAnswer:
         """Answer ``Inquiries.schedules``."""
         return self._inquiries.schedules(wanted, begin, most)
 
@@ -66,12 +66,12 @@ class KafkaSide(Operations):
         """Answer ``Side.policy_changes``."""
         return [each.as_json() for each in reversed(self.table().changes)]
 
-    def rejected(self, selection: Selection, begin: Position, most: int) -> dict[str, Any]:
+    def rejected(self, selection: RejectedSelection, begin: Position, most: int) -> dict[str, Any]:
         """Answer ``Side.rejected``."""
         topic = self._config.require_delay_topic(selection.topic)
         return listing.page(self._config, self._client, topic, selection, begin, most).as_json()
 
-    def redrive(self, order: Order, on_progress: Progress) -> dict[str, int]:
+    def redrive(self, order: Redrive, on_progress: Progress) -> dict[str, int]:
         """Drive records again as ``Side.redrive`` says."""
         topic = self._config.require_delay_topic(order.selection.topic)
         return redriving.redrive(self._config, self._client, topic, order, on_progress).as_json()
@@ -82,10 +82,10 @@ class KafkaSide(Operations):
             self._inquiries.close()
 
 
-def _whoever_runs_this() -> Origin:
+def _whoever_runs_this() -> ChangeOrigin:
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
         # The user of a container may have no name.
         user = f"uid {os.getuid()}"
-    return Origin(user, COMMAND, socket.gethostname())
+    return ChangeOrigin(user, COMMAND, socket.gethostname())

@@ -29,7 +29,7 @@ SHOWN: Final = 3
 """Most partitions that a finding names."""
 
 
-class Needed(NamedTuple):
+class NeededRecord(NamedTuple):
     """The first record of a partition that is still needed."""
 
     partition: int
@@ -56,7 +56,9 @@ def needed_from(state: StoredState) -> int:
     return delay_topic_needed_from(state.progress, [_bucket(state, number) for number in range(len(state.buckets))])
 
 
-def compared(topic: DelayTopicConfig, bootstrap: str, needed: Sequence[Needed], keeps_ms: int, now_ms: int) -> Finding:
+def compared(
+    topic: DelayTopicConfig, bootstrap: str, needed: Sequence[NeededRecord], keeps_ms: int, now_ms: int
+) -> Finding:
     """Compare the age of the first needed record of each partition with the retention of the topic."""
     thing = f"delay topic {topic.name}"
     old = sorted((each for each in needed if now_ms - each.timestamp_ms > keeps_ms), key=lambda each: each.timestamp_ms)
@@ -91,7 +93,7 @@ def _finding(config: Config, topic: DelayTopicConfig, facts: TopicFacts, keeps_m
     return compared(topic, config.bootstrap, needed, keeps_ms, now_ms)
 
 
-def _needed(readers: Readers, topic: DelayTopicConfig, facts: TopicFacts, partition: int) -> Needed | None:
+def _needed(readers: Readers, topic: DelayTopicConfig, facts: TopicFacts, partition: int) -> NeededRecord | None:
     """Return the first needed record of a partition; None where no record is needed or no valid state is stored."""
     records, _ = readers.state_since((topic.state, partition), 0)
     state = fold_state((record.key, record.value) for record in records)
@@ -100,10 +102,10 @@ def _needed(readers: Readers, topic: DelayTopicConfig, facts: TopicFacts, partit
     start, end = readers.log_range((topic.name, partition))
     offset = max(start, needed_from(state))
     timestamp_ms = readers.records.first_timestamp_ms(topic.name, partition, offset) if offset < end else None
-    return None if timestamp_ms is None else Needed(partition, offset, timestamp_ms)
+    return None if timestamp_ms is None else NeededRecord(partition, offset, timestamp_ms)
 
 
-def _age(needed: Needed, now_ms: int) -> str:
+def _age(needed: NeededRecord, now_ms: int) -> str:
     return spoken_duration((now_ms - needed.timestamp_ms) // MS_PER_S * MS_PER_S)
 
 

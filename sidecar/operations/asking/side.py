@@ -11,8 +11,8 @@ from sidecar.policies.table import EffectiveValue
 # Most commands do not use rejected records, so the modules are not imported at run time.
 if TYPE_CHECKING:
     from sidecar.operations.rejected.listing import Position
-    from sidecar.operations.rejected.redriving import Order, Progress
-    from sidecar.operations.rejected.selection import Selection
+    from sidecar.operations.rejected.redriving import Progress, Redrive
+    from sidecar.operations.rejected.selection import RejectedSelection
 
 
 class Side(Inquiries, Switches, Protocol):
@@ -33,11 +33,11 @@ class Side(Inquiries, Switches, Protocol):
     def remove(self, scope: Scope) -> object:
         """Remove a policy."""
 
-    def rejected(self, selection: "Selection", begin: "Position", most: int) -> dict[str, Any]:
-        """Return a page of rejected records, as :meth:`sidecar.operations.rejected.listing.Page.as_json` does."""
+    def rejected(self, selection: "RejectedSelection", begin: "Position", most: int) -> dict[str, Any]:
+        """Return a page of rejected records, as ``RejectedPage.as_json`` does."""
 
-    def redrive(self, order: "Order", on_progress: "Progress") -> dict[str, int]:
-        """Drive rejected records again; return the counts of :class:`sidecar.operations.rejected.redriving.Report`."""
+    def redrive(self, order: "Redrive", on_progress: "Progress") -> dict[str, int]:
+        """Drive rejected records again; return the counts of a RedriveReport."""
 
     def close(self) -> object:
         """Close the clients."""

@@ -7,8 +7,8 @@ from confluent_kafka.admin import AdminClient
 
 from sidecar.config.model import Config
 from sidecar.operations.controls import ordering
-from sidecar.operations.controls.ordering import Order
-from sidecar.operations.controls.receipts import Told
+from sidecar.operations.controls.ordering import ControlOrder
+from sidecar.operations.controls.receipts import ReceiptAnswer
 from sidecar.operations.controls.replacing import Place, receipts_to_come, replaced_by, require_key
 
 WAIT_S: Final = 8.0
@@ -25,12 +25,12 @@ class ControlOperations:
         self._config = config
         self._admin = admin
 
-    def carry_out(self, topic: str, order: Order) -> Told:
+    def carry_out(self, topic: str, order: ControlOrder) -> ReceiptAnswer:
         """See :func:`sidecar.operations.controls.ordering.carry_out`."""
         configured = self._config.require_delay_topic(topic)
         return ordering.carry_out(self._config, self._admin, configured, order, WAIT_S)
 
-    def replace(self, topic: str, deliver_id: str, key: bytes | None, write: Callable[[], Place]) -> Told:
+    def replace(self, topic: str, deliver_id: str, key: bytes | None, write: Callable[[], Place]) -> ReceiptAnswer:
         """Write a record with ``write``, wait for its receipt and return the schedules that it has replaced.
 
         Raise ConfigError where the record has no key and could go to another partition than the schedule to replace,

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from index.control_headers import CANCEL, IF_DUE, MOVE
 from index.errors import ConfigError
 from index.headers import Headers
-from index.receipts import Outcome
+from index.receipts import ControlOutcome
 from index.schedule import Rejection
 from sidecar import clock
 from sidecar.config.delay_topic import DelayTopicConfig
@@ -32,8 +32,8 @@ from sidecar.operations.controls.receipts import (
     NoReceiptError,
     NothingPendingError,
     NotMovedError,
+    ReceiptAnswer,
     Receipts,
-    Told,
     partitions_of,
 )
 
@@ -46,7 +46,7 @@ class UnknownPartitionError(ConfigError):
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ControlOrder:
     """An order to cancel or to move the schedules pending under an id, or only those due exactly at ``if_due_ms``.
 
     It covers one partition, or all. ``moves_to`` is the header with the new due time; without it the schedules are
@@ -59,9 +59,9 @@ class Order:
     moves_to: tuple[str, bytes] | None = None
 
     @property
-    def done(self) -> Outcome:
+    def done(self) -> ControlOutcome:
         """The outcome in its receipt where a schedule was pending."""
-        return Outcome.CANCELLED if self.moves_to is None else Outcome.MOVED
+        return ControlOutcome.CANCELLED if self.moves_to is None else ControlOutcome.MOVED
 
     @property
     def headers(self) -> Headers:
@@ -73,8 +73,8 @@ class Order:
 
 
 def carry_out(
-    config: Config, admin: AdminClient, topic: DelayTopicConfig, order: Order, wait_s: float = WAIT_S
-) -> Told:
+    config: Config, admin: AdminClient, topic: DelayTopicConfig, order: ControlOrder, wait_s: float = WAIT_S
+) -> ReceiptAnswer:
     """Carry out an order, and return the schedules that it cancelled or moved once that is committed.
 
     Raise NothingPendingError, ChangedError, NotMovedError or NoReceiptError when it is not done, ConfigError when the
@@ -101,7 +101,7 @@ def _partitions(admin: AdminClient, topic: str, wanted: int | None) -> Sequence[
     return range(there) if wanted is None else [wanted]
 
 
-def _write(config: Config, topic: str, partitions: Sequence[int], order: Order) -> dict[int, int]:
+def _write(config: Config, topic: str, partitions: Sequence[int], order: ControlOrder) -> dict[int, int]:
     """Write a control to each partition; return the offset of each by its partition."""
     written: dict[int, int] = {}
     failures: list[KafkaError] = []
@@ -122,7 +122,9 @@ def _write(config: Config, topic: str, partitions: Sequence[int], order: Order) 
     return written
 
 
-def together(order: Order, found: Mapping[int, Told], written: Mapping[int, int], topic: DelayTopicConfig) -> Told:
+def together(
+    order: ControlOrder, found: Mapping[int, ReceiptAnswer], written: Mapping[int, int], topic: DelayTopicConfig
+) -> ReceiptAnswer:
     """Merge the receipts ``found``, by partition; ``written`` has the offset of each control, also by partition.
 
     Raise the error that tells why the order is not done.
@@ -136,14 +138,14 @@ def together(order: Order, found: Mapping[int, Told], written: Mapping[int, int]
     why = "; ".join(receipt.why for receipt in found.values() if receipt.why)
     # A move may cancel the older schedules and then fail to write the last one again. Its receipt says cancelled and
     # does not name the last one.
-    for outcome in (order.done, Outcome.CANCELLED):
+    for outcome in (order.done, ControlOutcome.CANCELLED):
         if outcome in outcomes:
             dues_ms = (receipt.due_ms for receipt in found.values() if receipt.due_ms is not None)
-            return Told(outcome, tuple(cancelled), max(dues_ms, default=None), why)
-    if Outcome.NOT_MOVED in outcomes:
+            return ReceiptAnswer(outcome, tuple(cancelled), max(dues_ms, default=None), why)
+    if ControlOutcome.NOT_MOVED in outcomes:
         raise NotMovedError(
             f"{shown}: what is pending in {topic.name} stays due as before, for it was not moved: {why}"
         )
-    if Outcome.CHANGED in outcomes:
+    if ControlOutcome.CHANGED in outcomes:
         raise ChangedError(f"{shown}: what is pending in {topic.name} is due at another time; nothing was {order.done}")
     raise NothingPendingError(f"{shown}: nothing of this id is pending in {topic.name}; it may have left already")

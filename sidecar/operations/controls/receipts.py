@@ -64,7 +64,7 @@ class Cancelled(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReceiptAnswer:
     """The content of a control's receipt; ``due_ms`` is the due time of the schedule now pending instead, if any.
 
     A move keeps the last of the schedules in a partition, with the new due time. ``why`` tells why a move could not
@@ -100,7 +100,7 @@ class Receipts:
         self._scan = PartitionScan(
             self._consumer, {(topic.receipts, number): range(end, NO_END) for number, end in ends.items()}
         )
-        self.found: dict[int, Told] = {}
+        self.found: dict[int, ReceiptAnswer] = {}
 
     def wait(self, written: Mapping[int, int], until_s: float) -> None:
         """Wait until every one of these controls has a receipt, or the time is over."""
@@ -130,17 +130,17 @@ def _ends(admin: AdminClient, places: Sequence[Place]) -> dict[int, int]:
     told = offsets(admin, dict.fromkeys(places, OffsetSpec.latest()), IsolationLevel.READ_COMMITTED)
     ends: dict[int, int] = {}
     for (name, number), each in told.items():
-        if not isinstance(each, brokers.Told):
+        if not isinstance(each, brokers.LogOffset):
             raise DelayRouterError(f"receipts topic {name}, partition {number}: {each.str()}; delay-router check")
         ends[number] = each.offset
     return ends
 
 
-def told_by(value: bytes, partition: int) -> Told | None:
+def told_by(value: bytes, partition: int) -> ReceiptAnswer | None:
     """Read the value of a receipt; return None for a record of another program, which may have any value."""
     try:
         plain = json.loads(value)
         cancelled = [Cancelled(partition, each["offset"], each["due"]) for each in plain["cancelled"]]
-        return Told(plain["outcome"], tuple(cancelled), plain["due"], plain.get("why", ""))
+        return ReceiptAnswer(plain["outcome"], tuple(cancelled), plain["due"], plain.get("why", ""))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from confluent_kafka.admin import AdminClient
 
 from index.errors import ConfigError
-from index.receipts import Outcome
+from index.receipts import ControlOutcome
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.operations.controls.receipts import (
@@ -15,8 +15,8 @@ from sidecar.operations.controls.receipts import (
     ChangedError,
     NoReceiptError,
     NothingPendingError,
+    ReceiptAnswer,
     Receipts,
-    Told,
     partitions_of,
 )
 
@@ -43,13 +43,13 @@ def receipts_to_come(config: Config, admin: AdminClient, topic: str) -> closing[
 
 def replaced_by(
     place: Place, receipts: Receipts, topic: DelayTopicConfig, deliver_id: str, wait_s: float = WAIT_S
-) -> Told:
+) -> ReceiptAnswer:
     """Wait until the receipt of the record at this place is committed, and return it; raise as :func:`judged` does."""
     receipts.wait(dict([place]), time.monotonic() + wait_s)
     return judged(place, receipts.found.get(place[0]), topic, deliver_id)
 
 
-def judged(place: Place, told: Told | None, topic: DelayTopicConfig, deliver_id: str) -> Told:
+def judged(place: Place, told: ReceiptAnswer | None, topic: DelayTopicConfig, deliver_id: str) -> ReceiptAnswer:
     """Return the receipt of a record that is delivered; it names the replaced schedules, if any was pending.
 
     Raise NothingPendingError or ChangedError when the record was to replace only a schedule with a given due time and
@@ -57,12 +57,12 @@ def judged(place: Place, told: Told | None, topic: DelayTopicConfig, deliver_id:
     """
     if told is None:
         raise NoReceiptError(topic, f"{deliver_id} is replaced", [place])
-    if told.outcome == Outcome.CHANGED:
+    if told.outcome == ControlOutcome.CHANGED:
         raise ChangedError(
             f"{deliver_id}: what is pending in {topic.name}, partition {place[0]}, is due at another time; nothing was"
             " replaced, and what was sent is not delivered"
         )
-    if told.outcome == Outcome.NOT_PENDING and told.due_ms is None:
+    if told.outcome == ControlOutcome.NOT_PENDING and told.due_ms is None:
         raise NothingPendingError(
             f"{deliver_id}: nothing of this id is pending in {topic.name}, partition {place[0]}; it may have left"
             " already, and what was sent is not delivered"

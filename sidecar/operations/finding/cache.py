@@ -236,7 +236,7 @@ def _manifest(before: Manifests, now: Manifests, key: bytes, value: bytes) -> Ma
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class FinderCaches:
     """All caches of one finder.
 
     Pages and segments are keyed by all that the manifest says of them, so that a topic which was created again has

@@ -14,10 +14,10 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.kafka.client.admin import MISSING, topic_ids
 from sidecar.kafka.client.errors import error_of
-from sidecar.operations.finding.cache import Incarnation, Known
+from sidecar.operations.finding.cache import FinderCaches, Incarnation
 from sidecar.operations.finding.store import Allowance, ReaderPool, Readers, StoredPartition
 from sidecar.operations.finding.walk import Walk
-from sidecar.operations.finding.wanted import Page, Pending, Place, Wanted
+from sidecar.operations.finding.wanted import PagePlace, Pending, ScheduleFilter, SchedulePage
 from snapshots.state import StoredState, fold_state
 
 AT_ONCE_PAGES: Final = 2
@@ -31,8 +31,8 @@ class _Asked:
     topic: DelayTopicConfig
     incarnation: Incarnation
     partitions: int
-    wanted: Wanted
-    begin: Place
+    wanted: ScheduleFilter
+    begin: PagePlace
     most: int
 
 
@@ -46,9 +46,11 @@ class Finder:
         self._config = config
         self._admin = admin
         self._readers = ReaderPool(partial(Readers, config), AT_ONCE_PAGES)
-        self._known = Known()
+        self._known = FinderCaches()
 
-    def page(self, topic: DelayTopicConfig, partitions: int, wanted: Wanted, begin: Place, most: int) -> Page:
+    def page(
+        self, topic: DelayTopicConfig, partitions: int, wanted: ScheduleFilter, begin: PagePlace, most: int
+    ) -> SchedulePage:
         """Return at most ``most`` pending schedules from ``begin`` on; a page before the last may have fewer."""
         # The ids are asked for on each page: caches of a deleted topic do not hold for a new topic of its name.
         ids = topic_ids(self._admin, [topic.name, topic.state])
@@ -62,10 +64,10 @@ class Finder:
         """Close the consumers; a page that is under way closes its own when it ends."""
         self._readers.close()
 
-    def _page(self, asked: _Asked, readers: Readers) -> Page:
+    def _page(self, asked: _Asked, readers: Readers) -> SchedulePage:
         allowance, found, begin = Allowance(), list[Pending](), asked.begin
         for number in range(begin.partition, asked.partitions):
-            place = begin if number == begin.partition else Place(number)
+            place = begin if number == begin.partition else PagePlace(number)
             if allowance.is_spent():
                 return _page(found, place)
             next_from = self._read(asked, readers, place, allowance, found)
@@ -76,8 +78,8 @@ class Finder:
         return _page(found, None)
 
     def _read(
-        self, asked: _Asked, readers: Readers, place: Place, allowance: Allowance, found: list[Pending]
-    ) -> Place | None:
+        self, asked: _Asked, readers: Readers, place: PagePlace, allowance: Allowance, found: list[Pending]
+    ) -> PagePlace | None:
         stored = StoredPartition(readers, asked.topic, asked.incarnation, place.partition, self._known)
         most = asked.most - len(found)
         try:
@@ -117,5 +119,5 @@ class Finder:
             return None
 
 
-def _page(found: list[Pending], next_from: Place | None) -> Page:
-    return Page(sorted(found), next_from)
+def _page(found: list[Pending], next_from: PagePlace | None) -> SchedulePage:
+    return SchedulePage(sorted(found), next_from)

@@ -20,7 +20,7 @@ from sidecar.kafka.client import clients
 from sidecar.kafka.client.admin import REQUEST_TIMEOUT_S
 from sidecar.kafka.reading.offset_reader import OffsetReader
 from sidecar.kafka.reading.scan import read_part
-from sidecar.operations.finding.cache import Incarnation, Known
+from sidecar.operations.finding.cache import FinderCaches, Incarnation
 from snapshots.id_pages import decode_page
 from snapshots.segment import StoredEntry, decode_segment
 
@@ -86,7 +86,7 @@ class StoredPartition:
     """One partition of a delay topic as it is stored, read for one page."""
 
     def __init__(
-        self, readers: Readers, topic: DelayTopicConfig, incarnation: Incarnation, partition: int, known: Known
+        self, readers: Readers, topic: DelayTopicConfig, incarnation: Incarnation, partition: int, known: FinderCaches
     ) -> None:
         self._readers = readers
         self._incarnation = incarnation
@@ -148,7 +148,7 @@ R = TypeVar("R", bound=Readers)
 T = TypeVar("T")
 
 
-class _Kept(NamedTuple, Generic[R]):
+class _KeptReaders(NamedTuple, Generic[R]):
     incarnation: Incarnation
     readers: R
     used_s: float
@@ -169,7 +169,7 @@ class ReaderPool(Generic[R]):
         self._now_s = now_s
         self._room = threading.BoundedSemaphore(most)
         self._lock = threading.Lock()
-        self._kept: list[_Kept[R]] = []
+        self._kept: list[_KeptReaders[R]] = []
         self._lent = 0
         self._is_closed = False
 
@@ -210,7 +210,7 @@ class ReaderPool(Generic[R]):
         _close(gone)
         return None if found is None else found.readers
 
-    def _is_good(self, kept: _Kept[R], incarnation: Incarnation) -> bool:
+    def _is_good(self, kept: _KeptReaders[R], incarnation: Incarnation) -> bool:
         is_other = kept.incarnation.topic == incarnation.topic and kept.incarnation != incarnation
         return not is_other and self._now_s() - kept.used_s <= KEPT_FOR_S
 
@@ -221,7 +221,7 @@ class ReaderPool(Generic[R]):
         except BaseException:
             readers.close()
             raise
-        kept = _Kept(incarnation, readers, self._now_s())
+        kept = _KeptReaders(incarnation, readers, self._now_s())
         with self._lock:
             if not self._is_closed:
                 self._kept.append(kept)
@@ -230,6 +230,6 @@ class ReaderPool(Generic[R]):
         return done
 
 
-def _close(kept: Iterable[_Kept[R]]) -> None:
+def _close(kept: Iterable[_KeptReaders[R]]) -> None:
     for each in kept:
         each.readers.close()

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from index.bucket import Manifest, Placement
-from index.headers import Role
+from index.headers import HeaderRole
 from index.id_pages import Sought
 from index.names import hash_of
 from index.progress import BEFORE_ALL, Position
@@ -28,7 +28,7 @@ from index.record import Record
 from index.schedule import Schedule
 from sidecar.operations.finding.cache import IdBlocks, Log
 from sidecar.operations.finding.store import Allowance, StoredPartition
-from sidecar.operations.finding.wanted import Pending, Place, Wanted
+from sidecar.operations.finding.wanted import PagePlace, Pending, ScheduleFilter
 from snapshots.pending import StoredPending
 from snapshots.segment import StoredEntry
 from snapshots.state import StoredState
@@ -54,7 +54,7 @@ class Walk:
 
     partition: int
     state: StoredState
-    wanted: Wanted
+    wanted: ScheduleFilter
     stored: StoredPartition
     allowance: Allowance
     blocks: IdBlocks | None
@@ -65,13 +65,13 @@ class Walk:
     def __post_init__(self) -> None:
         self._pending = StoredPending.of(self.state)
 
-    def read(self, place: Place) -> Place | None:
+    def read(self, place: PagePlace) -> PagePlace | None:
         """Go on from a place of this partition; return the place of the next page, None when nothing is left here."""
         if place.is_held:
             goes_on = self._held(place.offset)
             if goes_on is not None:
                 return goes_on
-            place = Place(self.partition, is_held=False)
+            place = PagePlace(self.partition, is_held=False)
         stored_at = self._stored_at(place)
         if stored_at is not None:
             return self._by_stored_ids(stored_at, place.offset)
@@ -85,16 +85,16 @@ class Walk:
         """The first offset that may be pending, apart from held records."""
         return min([self.state.progress.sealed_to, *(each.from_offset for each in self.state.buckets)])
 
-    def _held(self, from_offset: int) -> Place | None:
+    def _held(self, from_offset: int) -> PagePlace | None:
         for entry in sorted(self.state.held, key=lambda entry: entry.offset):
             if entry.offset < from_offset:
                 continue
             if self._is_full():
-                return Place(self.partition, is_held=True, offset=entry.offset)
+                return PagePlace(self.partition, is_held=True, offset=entry.offset)
             self._take(entry.offset, entry.schedule, entry.record)
         return None
 
-    def _stored(self, place: Place) -> Place | None:
+    def _stored(self, place: PagePlace) -> PagePlace | None:
         """Take the records of one bucket after the other, and then the records behind S."""
         for bucket in self.state.buckets:
             if bucket.to_offset <= place.offset:
@@ -110,7 +110,7 @@ class Walk:
                 return self._stored(place)
         return self._log(max(place.offset, self.state.progress.sealed_to))
 
-    def _stored_at(self, from_place: Place) -> list[_InBucket] | None:
+    def _stored_at(self, from_place: PagePlace) -> list[_InBucket] | None:
         """Return where records of the wanted id wait in buckets, by offset; None where the pages cannot tell.
 
         Cancelled and held records are among them.
@@ -132,17 +132,17 @@ class Walk:
         left = (each for each in found if each.place.offset >= from_place.offset)
         return sorted(left, key=lambda each: each.place.offset)
 
-    def _by_stored_ids(self, stored_at: Sequence[_InBucket], from_offset: int) -> Place | None:
+    def _by_stored_ids(self, stored_at: Sequence[_InBucket], from_offset: int) -> PagePlace | None:
         """Take the records that wait in buckets at these places, and then the records behind S, by offset."""
         waiting = [each for each in stored_at if not self._pending.is_told_elsewhere(each.place.offset)]
         for begin in range(0, len(waiting), READ_AGAIN):
             some = waiting[begin : begin + READ_AGAIN]
             if begin and self.allowance.is_spent():
-                return Place(self.partition, is_held=False, offset=some[0].place.offset)
+                return PagePlace(self.partition, is_held=False, offset=some[0].place.offset)
             read = self.stored.records([each.place.offset for each in some])
             for (due_ms, offset), bucket in some:
                 if self._is_full():
-                    return Place(self.partition, is_held=False, offset=offset)
+                    return PagePlace(self.partition, is_held=False, offset=offset)
                 record = read.get(offset) or self._in_segment(bucket, Position(due_ms, offset))
                 if record is not None:
                     self._judge(offset, record, due_ms)
@@ -160,26 +160,26 @@ class Walk:
                 return next((record for due_ms, offset, record in entries if (due_ms, offset) == place), None)
         return None
 
-    def _by_id(self, blocks: IdBlocks, deliver_id: bytes, from_offset: int) -> Place | None:
+    def _by_id(self, blocks: IdBlocks, deliver_id: bytes, from_offset: int) -> PagePlace | None:
         """Take the records of the id by offset; return the place of the next page, None when nothing is left."""
         log, span = Log(self.wanted.topic, self.state.delay_topic_id, self.partition), blocks.span
         at = from_offset
         # A record from C on may still become another one: the router that serves the partition has not decided it.
         while (start := at // span * span) + span <= self.state.progress.cursor:
             if at > from_offset and self.allowance.is_spent():
-                return Place(self.partition, is_held=False, offset=at)
+                return PagePlace(self.partition, is_held=False, offset=at)
             offsets = blocks.find(log, start, deliver_id)
             if offsets is None:
                 read_now = self._learn(blocks, log, at)
                 if read_now is None:
                     # Retention has removed the block meanwhile.
-                    return self._stored(Place(self.partition, is_held=False, offset=at))
+                    return self._stored(PagePlace(self.partition, is_held=False, offset=at))
                 offsets = [offset for raw, offset in read_now if raw == deliver_id]
             asked = [offset for offset in offsets if offset >= at]
             read = self.stored.records(asked) if asked else {}
             for offset in asked:
                 if self._is_full():
-                    return Place(self.partition, is_held=False, offset=offset)
+                    return PagePlace(self.partition, is_held=False, offset=offset)
                 if (record := read.get(offset)) is not None and not self._pending.is_told_elsewhere(offset):
                     self._judge(offset, record)
             at = start + span
@@ -219,17 +219,17 @@ class Walk:
         controls = self.state.history.at(offset).controls
         if not controls.names_id(record.headers):
             return []
-        return [raw for name, raw in record.headers if raw is not None and controls.role(name) is Role.ID]
+        return [raw for name, raw in record.headers if raw is not None and controls.role(name) is HeaderRole.ID]
 
     def _is_full(self) -> bool:
         return len(self.found) >= self.most
 
-    def _bucket(self, bucket: Manifest, offsets: range, after: Position) -> Place:
+    def _bucket(self, bucket: Manifest, offsets: range, after: Position) -> PagePlace:
         watermark = self.state.progress.watermark_of(bucket.bucket_id)
         for ref in bucket.segments:
             if ref.last <= max(watermark, after) or not self.wanted.takes_any(ref.first.due_ms, ref.last.due_ms):
                 continue
-            here = Place(self.partition, False, offsets.start, offsets.stop, after)
+            here = PagePlace(self.partition, False, offsets.start, offsets.stop, after)
             if self._is_full() or self.allowance.is_spent():
                 return here
             entries = self.stored.segment(ref)
@@ -246,7 +246,7 @@ class Walk:
             if stopped_at is not None:
                 return here._replace(after=stopped_at)
             after = ref.last
-        return Place(self.partition, is_held=False, offset=offsets.stop)
+        return PagePlace(self.partition, is_held=False, offset=offsets.stop)
 
     def _entries(self, entries: Sequence[StoredEntry]) -> Position | None:
         """Take these entries; return the last one looked at where the page is full before their end, else None."""
@@ -272,11 +272,11 @@ class Walk:
         if pending is not None:
             self._take(offset, *pending)
 
-    def _log(self, from_offset: int) -> Place | None:
+    def _log(self, from_offset: int) -> PagePlace | None:
         deliver_id = self.wanted.deliver_id
         for offset, record in self.stored.log(from_offset):
             if self._is_full() or self.allowance.is_spent():
-                return Place(self.partition, is_held=False, offset=offset)
+                return PagePlace(self.partition, is_held=False, offset=offset)
             self.allowance.spend(1)
             is_wanted = deliver_id is None or deliver_id in self._ids_in(offset, record)
             if is_wanted and not self._pending.is_told_elsewhere(offset):

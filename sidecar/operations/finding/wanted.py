@@ -10,11 +10,11 @@ from index.record import Record
 from index.schedule import AT_ONCE, Schedule
 
 PLACE: Final = re.compile(r"[0-9]{1,9}/(?:held|log)/[0-9]{1,18}(?:/[0-9]{1,18}(?:/-1/-1|/[0-9]{1,18}/[0-9]{1,18}))?")
-"""The text of a ``Place``; nothing lies before -1/-1."""
+"""The text of a PagePlace; nothing lies before -1/-1."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ScheduleFilter:
     """A selection of pending schedules of one delay topic; a field that is left out selects all.
 
     Due times are a half-open range.
@@ -67,7 +67,7 @@ class Pending(NamedTuple):
     key: bytes | None
 
 
-class Place(NamedTuple):
+class PagePlace(NamedTuple):
     """The place in a partition where a page goes on: among the held records, or in the log of offsets.
 
     Within a bucket, ``to_offset`` is the end of the bucket, and ``after`` the entry of [offset, to_offset) that was
@@ -100,8 +100,8 @@ class Place(NamedTuple):
         return cls(int(partition), part == "held", int(offset), to_offset, Position(due_ms, after))
 
 
-class Page(NamedTuple):
+class SchedulePage(NamedTuple):
     """Schedules by due time; ``next_from`` is the place of the next page, None behind the last one."""
 
     schedules: list[Pending]
-    next_from: Place | None
+    next_from: PagePlace | None

@@ -9,7 +9,7 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.operations.rejected.log import RejectedLog
 from sidecar.operations.rejected.records import Mark, RejectedRecord, read
-from sidecar.operations.rejected.selection import Selection, id_names
+from sidecar.operations.rejected.selection import RejectedSelection, id_names
 
 MOST_READ: Final = 100_000
 """Records of the rejected topic that are read for one page."""
@@ -45,7 +45,7 @@ def as_json(listed: Listed) -> dict[str, object]:
     }
 
 
-class Page(NamedTuple):
+class RejectedPage(NamedTuple):
     """Records from one position on; ``next_from`` is the begin of the next page, None behind the last record."""
 
     records: list[Listed]
@@ -58,8 +58,13 @@ class Page(NamedTuple):
 
 
 def page(
-    config: Config, admin: AdminClient, topic: DelayTopicConfig, selection: Selection, begin: Position, most: int
-) -> Page:
+    config: Config,
+    admin: AdminClient,
+    topic: DelayTopicConfig,
+    selection: RejectedSelection,
+    begin: Position,
+    most: int,
+) -> RejectedPage:
     """Return up to ``most`` selected records from ``begin`` on; raise KafkaException when no broker answers."""
     reading = _Reading(most, MOST_READ, time.monotonic() + READ_FOR_S)
     with RejectedLog(config, admin, topic.rejected) as log:
@@ -69,8 +74,8 @@ def page(
             start = max(offsets.start, begin[1] if partition == begin[0] else 0)
             next_offset = reading.partition(log, partition, range(start, offsets.stop), selection, id_names(topic))
             if next_offset is not None:
-                return Page(reading.found, (partition, next_offset))
-    return Page(reading.found, None)
+                return RejectedPage(reading.found, (partition, next_offset))
+    return RejectedPage(reading.found, None)
 
 
 class _Reading:
@@ -83,7 +88,7 @@ class _Reading:
         self._until_s = until_s
 
     def partition(
-        self, log: RejectedLog, number: int, offsets: range, selection: Selection, names: frozenset[str]
+        self, log: RejectedLog, number: int, offsets: range, selection: RejectedSelection, names: frozenset[str]
     ) -> int | None:
         """Read one partition; return the offset where the next page begins, None when the partition has no more."""
         records: list[RejectedRecord] = []

@@ -5,9 +5,9 @@ from confluent_kafka.admin import AdminClient
 from sidecar.config.model import Config
 from sidecar.operations.rejected import listing, redriving
 from sidecar.operations.rejected.counting import Counted, Counts
-from sidecar.operations.rejected.listing import Page, Position
-from sidecar.operations.rejected.redriving import Order, Report
-from sidecar.operations.rejected.selection import Selection
+from sidecar.operations.rejected.listing import Position, RejectedPage
+from sidecar.operations.rejected.redriving import Redrive, RedriveReport
+from sidecar.operations.rejected.selection import RejectedSelection
 
 
 class RejectedOperations:
@@ -21,7 +21,7 @@ class RejectedOperations:
         self._admin = admin
         self._counts = Counts(config, admin)
 
-    def page(self, selection: Selection, begin: Position, most: int) -> Page:
+    def page(self, selection: RejectedSelection, begin: Position, most: int) -> RejectedPage:
         """See :func:`sidecar.operations.rejected.listing.page`."""
         topic = self._config.require_delay_topic(selection.topic)
         return listing.page(self._config, self._admin, topic, selection, begin, most)
@@ -30,7 +30,7 @@ class RejectedOperations:
         """See :class:`sidecar.operations.rejected.counting.Counts`."""
         return self._counts.of(self._config.require_delay_topic(topic))
 
-    def redrive(self, order: Order) -> Report:
+    def redrive(self, order: Redrive) -> RedriveReport:
         """See :func:`sidecar.operations.rejected.redriving.redrive`."""
         topic = self._config.require_delay_topic(order.selection.topic)
         return redriving.redrive(self._config, self._admin, topic, order)

@@ -38,7 +38,7 @@ _SOURCE: Final = re.compile(r"([^/]+)/([0-9]{1,10})/([0-9]{1,19})")
 _RANGE: Final = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?")
 
 
-class Place(NamedTuple):
+class RecordPosition(NamedTuple):
     """The position of a record in its delay topic."""
 
     topic: str
@@ -58,7 +58,7 @@ class RejectedRecord(NamedTuple):
     partition: int
     offset: int
     rejected_ms: int
-    source: Place
+    source: RecordPosition
     code: str
     message: str
     redriven: int
@@ -106,7 +106,7 @@ def read(message: Message, id_names: Iterable[str]) -> RejectedRecord | Mark | N
         partition,
         offset,
         message.timestamp()[1],
-        Place(source[1], int(source[2]), int(source[3])),
+        RecordPosition(source[1], int(source[2]), int(source[3])),
         code,
         said,
         max((read_hops(value or b"") for name, value in came if name == DELAY_REDRIVEN), default=0),

@@ -22,7 +22,7 @@ from sidecar.kafka.writing import transactions
 from sidecar.operations.rejected.log import OutOfTimeError, RejectedLog
 from sidecar.operations.rejected.producer import redriver
 from sidecar.operations.rejected.records import Mark, RejectedRecord, mark_headers, read
-from sidecar.operations.rejected.selection import MOST_REDRIVEN, NO_CHANGES, HeaderChanges, Selection, id_names
+from sidecar.operations.rejected.selection import MOST_REDRIVEN, NO_CHANGES, HeaderChanges, RejectedSelection, id_names
 
 IN_ONE_TRANSACTION: Final = 500
 MAX_BYTES: Final = 4_194_304
@@ -37,13 +37,13 @@ class AnotherRunError(DelayRouterError):
 
 
 @dataclass(frozen=True)
-class Order:
+class Redrive:
     """An order to drive at most ``most`` of the selected records, none more often than ``most_redriven`` times.
 
     The run ends after ``within_s`` seconds; the remaining records wait for the next run.
     """
 
-    selection: Selection
+    selection: RejectedSelection
     changes: HeaderChanges = NO_CHANGES
     most_redriven: int = MOST_REDRIVEN
     most: int | None = None
@@ -52,7 +52,7 @@ class Order:
 
 
 @dataclass
-class Report:
+class RedriveReport:
     """Counts of the selected records by their fate."""
 
     selected: int = 0
@@ -69,19 +69,19 @@ class Report:
         return asdict(self)
 
 
-Progress = Callable[[Report], None]
+Progress = Callable[[RedriveReport], None]
 
 
 def redrive(
-    config: Config, admin: AdminClient, topic: DelayTopicConfig, order: Order, on_progress: Progress = lambda _: None
-) -> Report:
+    config: Config, admin: AdminClient, topic: DelayTopicConfig, order: Redrive, on_progress: Progress = lambda _: None
+) -> RedriveReport:
     """Drive the records of an order again and return the counts.
 
     Raise AnotherRunError when a newer run took over, DelayRouterError when Kafka refuses, and OutOfTimeError when the
     time ended before any record was driven; where some were driven, the report says how many. After an error the
     records reported as driven are driven and no others, so the caller can begin again.
     """
-    report = Report()
+    report = RedriveReport()
     until_s = time.monotonic() + order.within_s
     producer = None if order.dry_run else redriver(config, topic.rejected)
     try:
@@ -99,7 +99,7 @@ def redrive(
     return report
 
 
-def _explained(exception: KafkaException, topic: DelayTopicConfig, report: Report) -> DelayRouterError:
+def _explained(exception: KafkaException, topic: DelayTopicConfig, report: RedriveReport) -> DelayRouterError:
     error = error_of(exception)
     so_far = f"{report.driven} of {report.to_drive} records were driven"
     if classify(error) is Verdict.FENCED:
@@ -124,7 +124,7 @@ class _Run:
     """One pass over a rejected topic."""
 
     def __init__(
-        self, log: RejectedLog, topic: DelayTopicConfig, order: Order, report: Report, on_progress: Progress
+        self, log: RejectedLog, topic: DelayTopicConfig, order: Redrive, report: RedriveReport, on_progress: Progress
     ) -> None:
         self._log = log
         self._topic = topic

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from index.errors import ConfigError
-from index.headers import DELAY_REDRIVEN, OURS, Headers, Role, lowered
+from index.headers import DELAY_REDRIVEN, OURS, HeaderRole, Headers, lowered
 from index.schedule import Reason
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.operations.rejected.records import RejectedRecord
@@ -15,7 +15,7 @@ MOST_REDRIVEN: Final = 3
 
 
 @dataclass(frozen=True)
-class Selection:
+class RejectedSelection:
     """Conditions on the rejected records of one delay topic; an empty condition selects all.
 
     The times limit the time of the rejection; ``until_ms`` is not included.
@@ -69,6 +69,6 @@ NO_CHANGES: Final = HeaderChanges()
 def id_names(topic: DelayTopicConfig) -> frozenset[str]:
     """Return the headers that name a schedule of this delay topic, in lower case."""
     aliases: Iterable[str] = (
-        alias.name for each in topic.aliases for alias in each.expanded() if alias.role is Role.ID
+        alias.name for each in topic.aliases for alias in each.expanded() if alias.role is HeaderRole.ID
     )
     return frozenset(map(lowered, ["deliver-id", *aliases]))

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 # A command that uses the API needs the shapes only, so the module does not import the finder at run time.
 if TYPE_CHECKING:
-    from sidecar.operations.finding.wanted import Wanted
+    from sidecar.operations.finding.wanted import ScheduleFilter
 
 UNSERVED: Final = "unserved"
 """State of a partition that no router reports."""
@@ -177,5 +177,5 @@ class Inquiries(Protocol):
     def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
         """Return the fate of one record."""
 
-    def schedules(self, wanted: "Wanted", begin: str, most: int) -> SchedulesAnswer:
+    def schedules(self, wanted: "ScheduleFilter", begin: str, most: int) -> SchedulesAnswer:
         """Return a page of pending schedules, from the end of the page before or from the first schedule."""

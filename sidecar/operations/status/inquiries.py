@@ -29,11 +29,11 @@ from sidecar import clock
 from sidecar.config.model import Config
 from sidecar.engine.ownership.status import PartitionState, PartitionStatus
 from sidecar.engine.ports import Place
-from sidecar.kafka.client.admin import Told, TopicFacts, offsets, topic_facts
+from sidecar.kafka.client.admin import LogOffset, TopicFacts, offsets, topic_facts
 from sidecar.lateness import quantile_ms
 from sidecar.operations.finding import wanted as finding
 from sidecar.operations.finding.finder import Finder
-from sidecar.operations.finding.wanted import Page, Wanted
+from sidecar.operations.finding.wanted import ScheduleFilter, SchedulePage
 from sidecar.operations.status.answers import (
     UNSERVED,
     DueRange,
@@ -138,10 +138,10 @@ class GroupInquiries:
             raise ConfigError(f"{topic}/{partition}/{offset}: offsets begin at 0")
         return self._lookup.of(configured, partition, offset)
 
-    def schedules(self, wanted: Wanted, begin: str, most: int) -> SchedulesAnswer:
+    def schedules(self, wanted: ScheduleFilter, begin: str, most: int) -> SchedulesAnswer:
         """Return a page of pending schedules, from the end of the page before."""
         configured = self._config.require_delay_topic(wanted.topic)
-        place = finding.Place.parse(begin) if begin else finding.Place(0)
+        place = finding.PagePlace.parse(begin) if begin else finding.PagePlace(0)
         count = self._partition_counts([configured.name])[configured.name]
         return schedules_answer(wanted.topic, self._finder.page(configured, count, wanted, place, most))
 
@@ -197,7 +197,7 @@ class GroupInquiries:
         latest = {place: OffsetSpec.latest() for place in answers.keys() & last.keys()}
         ends = offsets(self._admin, latest, IsolationLevel.READ_COMMITTED) if latest else {}
         for place, end in ends.items():
-            answers[place] = last_answer(last[place], end.offset if isinstance(end, Told) else None, now)
+            answers[place] = last_answer(last[place], end.offset if isinstance(end, LogOffset) else None, now)
         return answers
 
 
@@ -251,7 +251,7 @@ def last_answer(reported: Reported, log_end: int | None, now: int) -> PartitionA
     )
 
 
-def schedules_answer(topic: str, page: Page) -> SchedulesAnswer:
+def schedules_answer(topic: str, page: SchedulePage) -> SchedulesAnswer:
     """Return a page of schedules as an answer."""
     found = [
         ScheduleAnswer(

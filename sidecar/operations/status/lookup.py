@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient
 
 from index.errors import FormatError
 from index.progress import Position
-from index.receipts import Outcome
+from index.receipts import ControlOutcome
 from index.record import Record
 from index.schedule import AT_ONCE, Control, Reason, Rejection, Schedule, due_ms_of, schedule_of
 from index.unreadable import decide
@@ -38,7 +38,7 @@ from sidecar.kafka.reading.offset_reader import OffsetReader
 from sidecar.kafka.reading.scan import read_settled
 from sidecar.operations.status.answers import Fate, LookupAnswer
 from sidecar.operations.status.receipt_search import receipt_about
-from sidecar.operations.status.rejected_search import Found, rejected_code
+from sidecar.operations.status.rejected_search import FoundRejection, rejected_code
 from sidecar.operations.status.released_search import released_copy
 from sidecar.operations.status.searching import NotFinished
 from snapshots.state import StoredState, fold_state
@@ -52,7 +52,7 @@ CLOCKS_MS: Final = 60_000
 PRODUCER_CLOCK_MS: Final = 3_600_000
 """Time by which a producer's clock may be ahead (KIP-1030)."""
 
-_NAMED_AS: Final = {Outcome.REPLACED: Fate.REPLACED, Outcome.MOVED: Fate.MOVED}
+_NAMED_AS: Final = {ControlOutcome.REPLACED: Fate.REPLACED, ControlOutcome.MOVED: Fate.MOVED}
 """Fate of a schedule that a receipt names, by the outcome of the receipt; with any other outcome it is cancelled."""
 
 WHY: Final[Mapping[Reason, str]] = {
@@ -177,7 +177,7 @@ class _One:
                 raise
             why = f"released, or rejected at release: {self._topic.rejected} may not be read"
             return self._judged(Fate.UNKNOWN, schedule, record, why)
-        if isinstance(found, Found):
+        if isinstance(found, FoundRejection):
             return self._judged(Fate.REJECTED, schedule, record, WHY.get(found.reason, ""), found.reason.value)
         return self._released(schedule, record, source)
 

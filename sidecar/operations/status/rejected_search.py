@@ -13,13 +13,15 @@ from sidecar.kafka.reading.handed_over import readable_headers
 from sidecar.operations.status.searching import look_through
 
 
-class Found(NamedTuple):
+class FoundRejection(NamedTuple):
     """A rejected record."""
 
     reason: Reason
 
 
-def rejected_code(config: Config, admin: AdminClient, rejected: str, source: str, from_ms: int) -> Found | None:
+def rejected_code(
+    config: Config, admin: AdminClient, rejected: str, source: str, from_ms: int
+) -> FoundRejection | None:
     """Return the rejection of the record that came from ``source``, None when it was not rejected.
 
     Raise the errors of :func:`sidecar.operations.status.searching.look_through`.
@@ -27,10 +29,10 @@ def rejected_code(config: Config, admin: AdminClient, rejected: str, source: str
     return look_through(config, admin, rejected, from_ms, partial(_look, source.encode()))
 
 
-def _look(source: bytes, message: Message) -> Found | None:
+def _look(source: bytes, message: Message) -> FoundRejection | None:
     # dict() keeps the last header of each name, and the router adds its own headers last.
     headers = dict(readable_headers(message))
-    return Found(_reason(headers.get(DELAY_ERROR))) if headers.get(DELAY_SOURCE) == source else None
+    return FoundRejection(_reason(headers.get(DELAY_ERROR))) if headers.get(DELAY_SOURCE) == source else None
 
 
 def _reason(code: bytes | None) -> Reason:

@@ -48,7 +48,7 @@ _NUMBERS: Final = tuple(name for name in _PLAIN if name not in {"topic", "state"
 _KEY: Final = re.compile(r"(?P<group>.+)/(?P<instance>[^/]+)/[0-9]+", re.DOTALL)
 
 
-class Report(NamedTuple):
+class RouterReport(NamedTuple):
     """One part of a router's report; ``kernel`` is empty where the router is too old to report it."""
 
     instance: str
@@ -79,7 +79,7 @@ def encode_report(group: str, instance: str, kernel: str, statuses: Iterable[Par
     return [json.dumps(part, separators=(",", ":")).encode() for part in parts]
 
 
-def decode_report(key: bytes | None, value: bytes, group: str) -> Report | None:
+def decode_report(key: bytes | None, value: bytes, group: str) -> RouterReport | None:
     """Return a part of a report, None for a part of another group; raise FormatError when it cannot be understood."""
     match = _KEY.fullmatch((key or b"").decode("utf-8", "replace"))
     if match is None or len(value) > MAX_REPORT_BYTES:
@@ -90,7 +90,9 @@ def decode_report(key: bytes | None, value: bytes, group: str) -> Report | None:
         plain = json.loads(value)
         if plain["version"] != VERSION:
             raise FormatError(f"version {plain['version']!r} is not known here (known: {VERSION})")
-        return Report(match["instance"], str(plain.get("kernel", "")), [_status(each) for each in plain["partitions"]])
+        return RouterReport(
+            match["instance"], str(plain.get("kernel", "")), [_status(each) for each in plain["partitions"]]
+        )
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise FormatError(f"not readable as a report: {error!r}") from None
 
@@ -139,7 +141,7 @@ def _lateness(plain: Iterable[Any]) -> tuple[int, ...]:
 
 @dataclass(slots=True)
 class _Part:
-    report: Report
+    report: RouterReport
     at_ms: int
     offset: int
 

@@ -18,7 +18,7 @@ from index.headers import CONTROL_PREFIX, DELAY_SOURCE, Headers, lowered
 from sidecar.config.model import Config
 from sidecar.engine.ports import Place
 from sidecar.kafka.client import clients
-from sidecar.kafka.client.admin import Told, offsets
+from sidecar.kafka.client.admin import LogOffset, offsets
 from sidecar.kafka.client.errors import error_of, text_of
 from sidecar.kafka.reading.handed_over import readable_headers
 from sidecar.kafka.reading.scan import PartitionScan, ScanError, Why
@@ -34,7 +34,7 @@ READ_S: Final = 5.0
 
 
 @dataclass(slots=True)
-class Tail:
+class TargetTail:
     """Counts of the newest records of one target.
 
     ``unread`` says why some of them were not read, and is empty where all were. ``header`` and ``place`` describe the
@@ -49,9 +49,9 @@ class Tail:
     unread: str = ""
 
 
-def tails(config: Config, admin: AdminClient, partitions: Mapping[str, int]) -> dict[str, Tail]:
+def tails(config: Config, admin: AdminClient, partitions: Mapping[str, int]) -> dict[str, TargetTail]:
     """Return the counts of the newest records of these targets; ``partitions`` gives the partition count of each."""
-    found = {name: Tail() for name in partitions}
+    found = {name: TargetTail() for name in partitions}
     places = sorted((number, name) for name, count in partitions.items() for number in range(count))
     for _, name in places[MOST_PARTITIONS:]:
         found[name].unread = f"check reads {MOST_PARTITIONS} partitions at most"
@@ -75,7 +75,7 @@ def bypassed_by(headers: Headers) -> str:
     return next((name for name in names if name.startswith(CONTROL_PREFIX)), "")
 
 
-def _spans(admin: AdminClient, places: Iterable[Place], found: Mapping[str, Tail]) -> dict[Place, range]:
+def _spans(admin: AdminClient, places: Iterable[Place], found: Mapping[str, TargetTail]) -> dict[Place, range]:
     """Return the offsets to read of each partition that is not empty; note the error of each that gives no offsets."""
     wanted = [*places]
     ends = offsets(admin, dict.fromkeys(wanted, OffsetSpec.latest()), IsolationLevel.READ_COMMITTED)
@@ -83,16 +83,16 @@ def _spans(admin: AdminClient, places: Iterable[Place], found: Mapping[str, Tail
     spans: dict[Place, range] = {}
     for place in wanted:
         begin, end = begins[place], ends[place]
-        if isinstance(begin, Told) and isinstance(end, Told):
+        if isinstance(begin, LogOffset) and isinstance(end, LogOffset):
             spans[place] = range(max(begin.offset, end.offset - NEWEST), end.offset)
         else:
-            failed = end if not isinstance(end, Told) else begin
-            assert not isinstance(failed, Told)
+            failed = end if not isinstance(end, LogOffset) else begin
+            assert not isinstance(failed, LogOffset)
             found[place[0]].unread = text_of(failed)
     return {place: span for place, span in spans.items() if span}
 
 
-def _read(config: Config, spans: Mapping[Place, range], found: Mapping[str, Tail]) -> None:
+def _read(config: Config, spans: Mapping[Place, range], found: Mapping[str, TargetTail]) -> None:
     until_s = time.monotonic() + READ_S
     consumer = clients.bulk_reader(config)
     try:
@@ -111,7 +111,7 @@ def _read(config: Config, spans: Mapping[Place, range], found: Mapping[str, Tail
         found[name].unread = f"not all of them came within {READ_S:.0f} s"
 
 
-def _note(tail: Tail, message: Message) -> None:
+def _note(tail: TargetTail, message: Message) -> None:
     tail.records += 1
     header, written_ms = bypassed_by(readable_headers(message)), message.timestamp()[1]
     if not header:

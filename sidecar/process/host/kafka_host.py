@@ -21,8 +21,8 @@ from sidecar.engine.buckets.trimming import Trimming
 from sidecar.engine.buckets.upkeep import Upkeep
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.intake.deciding import Deciding
-from sidecar.engine.intake.intake import Intake, Places
-from sidecar.engine.ownership.adopting import Waiting
+from sidecar.engine.intake.intake import IdPlaces, Intake
+from sidecar.engine.ownership.adopting import BackfillRecord
 from sidecar.engine.ownership.origin import Origin
 from sidecar.engine.payload.ledger import PartitionLedger
 from sidecar.engine.payload.packed_run import packed_runs
@@ -33,7 +33,7 @@ from sidecar.engine.release.gate import Gate
 from sidecar.engine.release.rates import RateLimits
 from sidecar.kafka.client import admin as cluster
 from sidecar.kafka.client import clients
-from sidecar.kafka.doubts.look import Cluster
+from sidecar.kafka.doubts.look import DoubtFinder
 from sidecar.kafka.reading.fetching import Fetching, connects_of
 from sidecar.kafka.reading.offset_reader import OffsetReader
 from sidecar.kafka.writing.kafka_transactions import KafkaTransactions
@@ -67,7 +67,7 @@ class KafkaStaged:
         """Say whether the topic was read to its end since the watch began, or cannot be read."""
         return self._staging.has_looked(self._place)
 
-    def waiting(self) -> Mapping[bytes, Waiting]:
+    def waiting(self) -> Mapping[bytes, BackfillRecord]:
         """Return the staged records by key; a new object after every change."""
         return self._staging.waiting(self._place)
 
@@ -168,7 +168,7 @@ class KafkaHost:
         """
         shared, topic, partition = self._shared, self._topic, self._partition
         self._standing = KafkaStanding(shared.config, topic, partition, self._admin)
-        Cluster(shared.config, topic, partition, self._admin).wait_for_state()
+        DoubtFinder(shared.config, topic, partition, self._admin).wait_for_state()
         place = StagedAt(topic.backfill, topic.snapshots, partition)
         self._staged = KafkaStaged(shared.staging, place, lambda: has_records(self._admin, topic.backfill, partition))
         self._closing.callback(self._staged.close)
@@ -177,7 +177,7 @@ class KafkaHost:
     def look_again(self, doubts: Doubts) -> "Future[Doubts]":
         """Ask the cluster again about places in doubt, in a thread of its own: absent brokers answer late."""
         shared, topic, partition = self._shared, self._topic, self._partition
-        return shared.pool.ask(partial(Cluster(shared.config, topic, partition, shared.admin).look_again, doubts))
+        return shared.pool.ask(partial(DoubtFinder(shared.config, topic, partition, shared.admin).look_again, doubts))
 
     def new_series_key(self) -> bytes:
         """Return random bytes of the operating system."""
@@ -192,7 +192,7 @@ class KafkaHost:
         )
         return KafkaTransactions(writer, shared.clock, compresses=self.compresses)
 
-    def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: Places) -> Intake:
+    def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: IdPlaces) -> Intake:
         """Read on with a new client: a client that seeks may still hand over older records."""
         config, topic, budget = self._shared.config, self._topic, self._shared.budget
         deciding = Deciding(

@@ -41,7 +41,7 @@ MERGES_AT_ONCE = 2
 MERGE_TURN_S = 60.0
 
 
-class Turns:
+class FairTurns:
     """Gives turns to the first few partitions in line; used from any thread.
 
     A partition that has had its turn for ``longest_s`` keeps it, and another partition gets a turn beside it.
@@ -113,8 +113,8 @@ class LoaderPool:
     """
 
     def __init__(self, connect: Callable[[], Consumer], connect_bulk: Callable[[], Consumer] | None = None) -> None:
-        self.seals = Turns(SEALS_AT_ONCE, SEAL_TURN_S)
-        self.merges = Turns(MERGES_AT_ONCE, MERGE_TURN_S)
+        self.seals = FairTurns(SEALS_AT_ONCE, SEAL_TURN_S)
+        self.merges = FairTurns(MERGES_AT_ONCE, MERGE_TURN_S)
         self._connect = connect
         self._connect_bulk = connect_bulk
         self._own = threading.local()

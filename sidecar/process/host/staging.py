@@ -14,13 +14,13 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 
 from index.errors import FormatError
 from sidecar.clock import Clock
-from sidecar.engine.ownership.adopting import Waiting
+from sidecar.engine.ownership.adopting import BackfillRecord
 from sidecar.engine.ports import Place
 from sidecar.kafka.client.admin import MISSING, REQUEST_TIMEOUT_S
 from sidecar.kafka.client.errors import error_of, text_of
 from sidecar.kafka.reading.following import TopicFollower
 from sidecar.kafka.reading.scan import AT_ONCE, NO_END, PartitionScan, ScanError, learn_leaders, place_of
-from snapshots.staged import STAGED_PREFIX, Staged, decode_staged
+from snapshots.staged import STAGED_PREFIX, StagedBucket, decode_staged
 
 WAIT_S = 0.25
 AGAIN_AFTER_S = 30.0
@@ -38,7 +38,7 @@ class StagedAt:
     partition: int
 
 
-NOTHING: Mapping[bytes, Waiting] = {}
+NOTHING: Mapping[bytes, BackfillRecord] = {}
 """The empty answer: always the same object, so that the caller sees that nothing has changed."""
 
 
@@ -51,7 +51,7 @@ class Staging(TopicFollower):
         self._clock = clock
         self._places: dict[StagedAt, int] = {}
         self._raw: dict[StagedAt, dict[bytes, tuple[int, bytes]]] = {}
-        self._waiting: dict[StagedAt, dict[bytes, Waiting]] = {}
+        self._waiting: dict[StagedAt, dict[bytes, BackfillRecord]] = {}
         self._held_off_to_s: dict[StagedAt, float] = {}
         self._looked: set[StagedAt] = set()
         self._met: set[str] = set()
@@ -75,7 +75,7 @@ class Staging(TopicFollower):
                 known.pop(place, None)
             self._changed.set()
 
-    def waiting(self, place: StagedAt) -> Mapping[bytes, Waiting]:
+    def waiting(self, place: StagedAt) -> Mapping[bytes, BackfillRecord]:
         """Return the staged records by key; not to be altered, and another object whenever they have changed."""
         return self._waiting.get(place) or NOTHING
 
@@ -174,14 +174,14 @@ class Staging(TopicFollower):
             now = {
                 key: before[key]
                 if key in before and before[key].offset == offset
-                else Waiting(offset, self._decoded(consumer, place, key, value))
+                else BackfillRecord(offset, self._decoded(consumer, place, key, value))
                 for key, (offset, value) in raw.items()
             }
             with self._lock:
                 if place in self._waiting:
                     self._waiting[place] = now
 
-    def _decoded(self, consumer: Consumer, place: StagedAt, key: bytes, value: bytes) -> Staged | FormatError:
+    def _decoded(self, consumer: Consumer, place: StagedAt, key: bytes, value: bytes) -> StagedBucket | FormatError:
         try:
             staged = decode_staged(key, value)
         except FormatError as error:

@@ -17,7 +17,7 @@ from sidecar.engine.release.aside import Doubts
 from sidecar.kafka.client import clients
 from sidecar.kafka.client.admin import REQUEST_TIMEOUT_S, TopicFacts, log_range, topic_facts, uncommitted_end
 from sidecar.kafka.client.errors import error_of
-from sidecar.kafka.doubts.look import Cluster
+from sidecar.kafka.doubts.look import DoubtFinder
 from sidecar.kafka.reading.scan import read_compacted
 from sidecar.process.host.restoring import read_backfills
 from snapshots.state import StoredState, fold_state
@@ -108,7 +108,7 @@ class KafkaStanding:
 
     def doubts(self, known: StoredState) -> Doubts:
         """Ask now for the places in doubt."""
-        return Cluster(self._config, self._topic, self._partition, self._admin).look(known)
+        return DoubtFinder(self._config, self._topic, self._partition, self._admin).look(known)
 
 
 def own_topics(admin: AdminClient, topic: DelayTopicConfig, partition: int) -> dict[str, TopicFacts]:

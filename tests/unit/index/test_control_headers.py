@@ -3,14 +3,20 @@
 import pytest
 
 from index.control_headers import control_of
-from index.headers import Headers, Role
+from index.headers import HeaderRole, Headers
 from index.rules import Rules
 from index.rules_by_column import decide_alike
 from index.rules_stored import RULES_OF_0_1_0
 from index.schedule import AT_ONCE, Action, Control, Reason, Rejection, Schedule, due_ms_of, schedule_of
 from index.targets import TargetRule
 
-SAYS = {"deliver-at": Role.AT, "x-due": Role.AT, "deliver-id": Role.ID, "deliver-to": Role.TO, "order": Role.ID}.get
+SAYS = {
+    "deliver-at": HeaderRole.AT,
+    "x-due": HeaderRole.AT,
+    "deliver-id": HeaderRole.ID,
+    "deliver-to": HeaderRole.TO,
+    "order": HeaderRole.ID,
+}.get
 
 
 @pytest.mark.parametrize(

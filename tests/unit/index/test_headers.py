@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from index.controls import with_natives
-from index.headers import NATIVE, PRESETS, PROVENANCE, Alias, Role, StrippedNames, Unit, quoted
+from index.headers import NATIVE, PRESETS, PROVENANCE, Alias, HeaderRole, StrippedNames, Unit, quoted
 from index.readers import reader
 
 
@@ -35,24 +35,24 @@ def test_all_presets_can_be_used_together() -> None:
 @pytest.mark.parametrize(
     ("alias", "problem"),
     [
-        (Alias("deliver-at", Role.AFTER), "alias 'deliver-at': is 'at' in unit native already"),
-        (Alias("deliver-at", Role.AT, Unit.S), "one meaning"),
-        (Alias("cesium-deliver-at", Role.AT, Unit.S), "is 'at' in unit ms already"),
-        (Alias("delay-due", Role.AT), "written by the router itself"),
-        (Alias("delay-error", Role.ID), "written by the router itself"),
-        (Alias("Delay-Hops", Role.ID), "alias 'Delay-Hops': .* written by the router itself"),
-        (Alias("Deliver-At", Role.AFTER), "alias 'Deliver-At': is 'at' in unit native already"),
-        (Alias("deliver-Cancel", Role.IGNORED), "alias 'deliver-Cancel': this name is reserved"),
-        (Alias("", Role.AT), "1 to 256 printable characters"),
-        (Alias("x" * 257, Role.AT), "1 to 256 printable characters"),
-        (Alias("x\n", Role.AT), "1 to 256 printable characters"),
-        (Alias("x", Role.TO, Unit.MS), "role 'to' takes unit native, not ms"),
+        (Alias("deliver-at", HeaderRole.AFTER), "alias 'deliver-at': is 'at' in unit native already"),
+        (Alias("deliver-at", HeaderRole.AT, Unit.S), "one meaning"),
+        (Alias("cesium-deliver-at", HeaderRole.AT, Unit.S), "is 'at' in unit ms already"),
+        (Alias("delay-due", HeaderRole.AT), "written by the router itself"),
+        (Alias("delay-error", HeaderRole.ID), "written by the router itself"),
+        (Alias("Delay-Hops", HeaderRole.ID), "alias 'Delay-Hops': .* written by the router itself"),
+        (Alias("Deliver-At", HeaderRole.AFTER), "alias 'Deliver-At': is 'at' in unit native already"),
+        (Alias("deliver-Cancel", HeaderRole.IGNORED), "alias 'deliver-Cancel': this name is reserved"),
+        (Alias("", HeaderRole.AT), "1 to 256 printable characters"),
+        (Alias("x" * 257, HeaderRole.AT), "1 to 256 printable characters"),
+        (Alias("x\n", HeaderRole.AT), "1 to 256 printable characters"),
+        (Alias("x", HeaderRole.TO, Unit.MS), "role 'to' takes unit native, not ms"),
         (
-            Alias("x", Role.AFTER, Unit.RFC3339),
+            Alias("x", HeaderRole.AFTER, Unit.RFC3339),
             "role 'after' takes unit native or ms or s or iso8601 or us or be-ms, not rfc3339",
         ),
         (
-            Alias("x", Role.AT, Unit.ISO8601),
+            Alias("x", HeaderRole.AT, Unit.ISO8601),
             "role 'at' takes unit native or ms or s or rfc3339 or us or be-ms, not iso8601",
         ),
     ],
@@ -63,16 +63,20 @@ def test_a_bad_alias_is_refused_by_name(alias: Alias, problem: str) -> None:
 
 
 def test_an_alias_equal_to_a_native_header_changes_nothing() -> None:
-    assert with_natives([Alias("deliver-at", Role.AT), Alias("Deliver-At", Role.AT)]) == with_natives([])
+    assert with_natives([Alias("deliver-at", HeaderRole.AT), Alias("Deliver-At", HeaderRole.AT)]) == with_natives([])
 
 
 def test_names_of_aliases_once_counted_as_they_were_written() -> None:
-    different = [Alias("X-Due", Role.AT), Alias("x-due", Role.AFTER), Alias("deliver-cancel", Role.IGNORED)]
+    different = [
+        Alias("X-Due", HeaderRole.AT),
+        Alias("x-due", HeaderRole.AFTER),
+        Alias("deliver-cancel", HeaderRole.IGNORED),
+    ]
     assert with_natives(different, any_case=False).keys() >= {"X-Due", "x-due", "deliver-cancel"}
 
 
 def test_every_role_has_a_reader_in_its_native_unit() -> None:
-    assert all(callable(reader(Alias("x", role))) for role in Role)
+    assert all(callable(reader(Alias("x", role))) for role in HeaderRole)
 
 
 @pytest.mark.parametrize(

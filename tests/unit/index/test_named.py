@@ -7,7 +7,7 @@ import pytest
 from index.names import AnyPlaces, hash_of
 from index.partition import PartitionIndex
 from index.progress import Position, start_of
-from index.receipts import Outcome, Receipt
+from index.receipts import ControlOutcome, Receipt
 from index.record import Record
 from index.schedule import AT_ONCE, Action, Control
 
@@ -60,7 +60,9 @@ def compare_and_cancel(index: Counting, schedules: int) -> None:
     step = schedules // CONTROLS
     for number in range(CONTROLS):
         wanted_ms = DUE_MS + number * step if number % 2 else DUE_MS - 1 - number
-        assert ask(index, Action.CANCEL, wanted_ms).outcome is (Outcome.CANCELLED if number % 2 else Outcome.CHANGED)
+        assert ask(index, Action.CANCEL, wanted_ms).outcome is (
+            ControlOutcome.CANCELLED if number % 2 else ControlOutcome.CHANGED
+        )
     index.plan(0, 1_000, 1_000_000)
     index.confirm()
 
@@ -90,7 +92,7 @@ def test_a_control_without_a_due_time_does_not_look_at_what_has_left_again_and_a
         index.confirm()
     index.looked_at = 0
     for _ in range(CONTROLS):
-        assert ask(index, Action.CANCEL).outcome is Outcome.NOT_PENDING
+        assert ask(index, Action.CANCEL).outcome is ControlOutcome.NOT_PENDING
     assert index.looked_at <= MANY + CONTROLS
 
 
@@ -120,7 +122,7 @@ def test_what_is_due_then_is_found_wherever_it_lies() -> None:
 def test_moves_in_one_transaction_are_each_answered_and_name_the_move_in_front() -> None:
     index = index_of(2)
     moves = [ask(index, Action.MOVE, due_ms=5_000_000 + number) for number in range(3)]
-    assert [receipt.outcome for receipt in moves] == [Outcome.MOVED] * 3
+    assert [receipt.outcome for receipt in moves] == [ControlOutcome.MOVED] * 3
     assert moves[0].cancelled == (Position(DUE_MS, 0), Position(DUE_MS + 1, 1))
     assert moves[1].cancelled == moves[1].unwritten == (Position(5_000_000, 2),)
     assert moves[2].cancelled == moves[2].unwritten == (Position(5_000_001, 3),)
@@ -130,14 +132,15 @@ def test_moves_in_one_transaction_are_each_answered_and_name_the_move_in_front()
 
 
 @pytest.mark.parametrize(
-    ("if_due_ms", "outcome"), [(None, Outcome.CANCELLED), (7_000, Outcome.CANCELLED), (DUE_MS, Outcome.CHANGED)]
+    ("if_due_ms", "outcome"),
+    [(None, ControlOutcome.CANCELLED), (7_000, ControlOutcome.CANCELLED), (DUE_MS, ControlOutcome.CHANGED)],
 )
-def test_a_control_behind_a_move_holds_for_its_new_time(if_due_ms: int | None, outcome: Outcome) -> None:
+def test_a_control_behind_a_move_holds_for_its_new_time(if_due_ms: int | None, outcome: ControlOutcome) -> None:
     index = index_of(1)
     ask(index, Action.MOVE, due_ms=7_000)
     receipt = ask(index, Action.CANCEL, if_due_ms)
     assert receipt.outcome is outcome
-    assert receipt.cancelled == (() if outcome is Outcome.CHANGED else (Position(7_000, 1),))
+    assert receipt.cancelled == (() if outcome is ControlOutcome.CHANGED else (Position(7_000, 1),))
     assert receipt.masks == ()
     index.check()
 

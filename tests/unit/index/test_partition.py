@@ -6,7 +6,7 @@ from index.batch import Batch
 from index.names import hash_of
 from index.partition import PartitionIndex
 from index.progress import BEFORE_ALL, Position, Progress, Skipped, start_of
-from index.receipts import Outcome
+from index.receipts import ControlOutcome
 from index.record import Record
 from index.schedule import Action, Control
 from tests.support.manifests import manifest
@@ -201,8 +201,12 @@ def test_nothing_is_said_of_what_s_has_passed_or_c_has_not() -> None:
     assert released(index, 150).progress == Progress(6, Position(200, 0), 6, 3)
 
 
-@pytest.mark.parametrize(("is_there", "outcome"), [(True, Outcome.CANCELLED), (False, Outcome.NOT_PENDING)])
-def test_what_was_looked_up_in_a_bucket_is_not_pending_once_that_is_done(is_there: bool, outcome: Outcome) -> None:
+@pytest.mark.parametrize(
+    ("is_there", "outcome"), [(True, ControlOutcome.CANCELLED), (False, ControlOutcome.NOT_PENDING)]
+)
+def test_what_was_looked_up_in_a_bucket_is_not_pending_once_that_is_done(
+    is_there: bool, outcome: ControlOutcome
+) -> None:
     """Every entry of the bucket behind W was cancelled, and the mask no longer knows a bucket that is gone."""
     index = make(Progress(cursor=10, watermark=Position(100, 5), sealed_to=10))
     if is_there:

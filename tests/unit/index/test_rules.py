@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from index.headers import MAX_REMEMBERED, PRESETS, Alias, Headers, Role, Unit
+from index.headers import MAX_REMEMBERED, PRESETS, Alias, HeaderRole, Headers, Unit
 from index.rules import AT_ONCE, BY_KEY, KEEP_KEY, KeepKey, Reason, Rejection, Rules, Schedule
 from index.schedule import Decision
 from index.times import INT64_MAX
@@ -172,8 +172,10 @@ def _with(*presets: str) -> Rules:
     return replace(RULES, aliases=tuple(alias for preset in presets for alias in PRESETS[preset]))
 
 
-_US = replace(RULES, aliases=(Alias("x-us", Role.AT, Unit.US), Alias("x-after-us", Role.AFTER, Unit.US)))
-_BE = replace(RULES, aliases=(Alias("x-be", Role.AT, Unit.BE_MS), Alias("x-after-be", Role.AFTER, Unit.BE_MS)))
+_US = replace(RULES, aliases=(Alias("x-us", HeaderRole.AT, Unit.US), Alias("x-after-us", HeaderRole.AFTER, Unit.US)))
+_BE = replace(
+    RULES, aliases=(Alias("x-be", HeaderRole.AT, Unit.BE_MS), Alias("x-after-be", HeaderRole.AFTER, Unit.BE_MS))
+)
 
 ALIAS_CASES: list[tuple[Rules, Case]] = [
     (_with("cesium"), Case("cesium, instant", [("cesium-deliver-at", b"1767272400000")], at(NOON_MS + HOUR_MS))),
@@ -203,7 +205,7 @@ ALIAS_CASES: list[tuple[Rules, Case]] = [
     ], no(INVALID, "schedule_source_type 'cancel'", "cancellations are not"))),
     (_with("karafka"), Case("karafka, a partition key", [("schedule_target_partition_key", b"k")],
                             no(INVALID, "schedule_target_partition_key 'k'", "not supported"))),
-    (replace(RULES, aliases=(Alias("x-a", Role.REFUSED), Alias("x-b", Role.REFUSED))),
+    (replace(RULES, aliases=(Alias("x-a", HeaderRole.REFUSED), Alias("x-b", HeaderRole.REFUSED))),
      Case("two headers that are not supported: the first is named", [("x-a", b""), ("x-b", b"")], no(INVALID, "x-a"))),
     (_with("karafka"), Case("karafka, no type", [("schedule_source_type", None)], no(INVALID, "null"))),
     (_with("timebridge"), Case("timebridge", [
@@ -213,7 +215,7 @@ ALIAS_CASES: list[tuple[Rules, Case]] = [
                                no(INVALID, "RFC 3339"))),
     (_with("timebridge"), Case("an alias in any case", [("x-timebridge-when", b"2026-01-01T13:00:00Z")],
                                at(NOON_MS + HOUR_MS))),
-    (replace(RULES, aliases=(Alias("deliver-soon", Role.IGNORED),)),
+    (replace(RULES, aliases=(Alias("deliver-soon", HeaderRole.IGNORED),)),
      Case("a name of the family may be taken for nothing", [("Deliver-Soon", b"1")], at(AT_ONCE))),
     (replace(RULES, ignores_unknown=True), Case("unknown ones are ignored", [("deliver-att", b"5")], at(AT_ONCE))),
     (replace(RULES, ignores_unknown=True), Case("but not what is reserved", [("deliver-every", b"5")],
@@ -239,13 +241,13 @@ ALIAS_CASES: list[tuple[Rules, Case]] = [
     (_BE, Case("a negative one", [("x-be", b"\xff" * 8)], no(INVALID, "not negative"))),
     (_BE, Case("binary seconds", [("x-be", (1_767_272_400).to_bytes(8, "big"))], no(UNIT_, "looks like seconds"))),
     (RULES, Case("without its preset an alias is a user header", [("scheduler-epoch", b"soon")], at(AT_ONCE))),
-    (replace(RULES, aliases=(Alias("x-delay", Role.AFTER, Unit.S),)),
+    (replace(RULES, aliases=(Alias("x-delay", HeaderRole.AFTER, Unit.S),)),
      Case("a custom alias in seconds", [("x-delay", b"90")], at(NOON_MS + 90_000))),
-    (replace(RULES, aliases=(Alias("x-delay", Role.AFTER, Unit.S),)),
+    (replace(RULES, aliases=(Alias("x-delay", HeaderRole.AFTER, Unit.S),)),
      Case("seconds that overflow", [("x-delay", b"9223372036854775807")], no(INVALID, "longer than"))),
-    (replace(RULES, aliases=(Alias("x-due", Role.AT),)),
+    (replace(RULES, aliases=(Alias("x-due", HeaderRole.AT),)),
      Case("a custom alias in the native notation", [("x-due", b"2026-01-01T13:00:00Z")], at(NOON_MS + HOUR_MS))),
-    (replace(RULES, aliases=(Alias("x-id", Role.ID),)),
+    (replace(RULES, aliases=(Alias("x-id", HeaderRole.ID),)),
      Case("a custom alias for the id", [("x-id", b"me")], at(AT_ONCE, deliver_id=b"me"))),
 ]  # fmt: skip
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from index.headers import PRESETS, Alias, Role, Unit
+from index.headers import PRESETS, Alias, HeaderRole, Unit
 from index.rules import Rules
 from index.rules_by_column import decide_alike
 from index.rules_stored import RULES_OF_0_1_0
@@ -15,9 +15,9 @@ NOW_MS = 1_767_225_600_000
 ALIASES = (
     *PRESETS["etf1"],
     *PRESETS["cesium"],
-    Alias("x-late-s", Role.EXPIRE, Unit.S),
-    Alias("x-us", Role.AT, Unit.US),
-    Alias("x-be", Role.AFTER, Unit.BE_MS),
+    Alias("x-late-s", HeaderRole.EXPIRE, Unit.S),
+    Alias("x-us", HeaderRole.AT, Unit.US),
+    Alias("x-be", HeaderRole.AFTER, Unit.BE_MS),
 )
 RULES = Rules("d", "out", ("a", "b.*"), aliases=ALIASES)
 STRICT = Rules("d", "out", ("a", "b.*"), aliases=ALIASES, require_time=True)

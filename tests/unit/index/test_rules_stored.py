@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from index.errors import FormatError
-from index.headers import PRESETS, Alias, Role, Unit
+from index.headers import PRESETS, Alias, HeaderRole, Unit
 from index.rules import Rules
 from index.rules_stored import KNOWN_VERSIONS
 from index.targets import TargetRule
@@ -34,7 +34,7 @@ RULES = Rules(
         ({"allowed_targets": ("a?",)}, "allowed_targets 'a\\?'"),
         ({"max_delay_ms": -1}, "max_delay_ms -1"),
         ({"max_delay_ms": 2**63}, "max_delay_ms 9223372036854775808"),
-        ({"aliases": (Alias("delay-id", Role.ID),)}, "alias 'delay-id'"),
+        ({"aliases": (Alias("delay-id", HeaderRole.ID),)}, "alias 'delay-id'"),
         ({"version": KNOWN_VERSIONS[-1] + 1}, "knows only version"),
         ({"version": 2, "require_time": True}, "version 2 does not know require_time"),
         ({"version": 2, "recurring": True}, "version 2 does not know .*recurring and delay_ms"),
@@ -94,7 +94,7 @@ def test_rules_cannot_be_changed() -> None:
 
 def test_the_json_is_what_is_stored_in_the_state_topic() -> None:
     """A golden test: if this changes, stored rules of running routers become unreadable."""
-    rules = Rules("d", "t", ("b.*", "a"), 5, (Alias("x", Role.AT, Unit.S),), frozenset({"r"}))
+    rules = Rules("d", "t", ("b.*", "a"), 5, (Alias("x", HeaderRole.AT, Unit.S),), frozenset({"r"}))
     stored = (
         b'{"aliases":[["x","at","s"]],"allowed_targets":["a","b.*"],"default_target":"t",'
         b'"forbidden_targets":["d","r"],"max_delay_ms":5,"topic":"d","version":%d}'
@@ -107,7 +107,9 @@ def test_the_json_is_what_is_stored_in_the_state_topic() -> None:
         b'"forbidden_targets":["d","r"],"max_delay_ms":5,"target_rules":[["a",0,true],["b",null,false]],'
         b'"topic":"d","version":4}'
     )
-    strict = replace(rules, aliases=(Alias("X-Due", Role.AT, Unit.BE_MS),), require_time=True, ignores_unknown=True)
+    strict = replace(
+        rules, aliases=(Alias("X-Due", HeaderRole.AT, Unit.BE_MS),), require_time=True, ignores_unknown=True
+    )
     assert strict.to_json() == (
         b'{"aliases":[["x-due","at","be-ms"]],"allowed_targets":["a","b.*"],"default_target":"t",'
         b'"forbidden_targets":["d","r"],"ignores_unknown":true,"max_delay_ms":5,"require_time":true,"topic":"d",'

@@ -10,7 +10,7 @@ from index.bucket import Manifest, Placement, SegmentRef
 from index.names import hash_of
 from index.partition import PartitionIndex
 from index.progress import Position, Progress
-from index.receipts import Outcome
+from index.receipts import ControlOutcome
 from index.record import Record
 from index.schedule import Action, Control
 from index.transit import InTransit, Lot, Transit, lots_of
@@ -61,7 +61,7 @@ def test_a_control_cancels_what_is_written_behind_it_and_was_not_read() -> None:
     index = index_at(10, InTransit(Position(5_000, 12), ID), InTransit(Position(6_000, 13), hash_of(b"other")))
     receipt, _ = index.control(10, CANCEL, NOTHING)
     assert receipt is not None
-    assert (receipt.outcome, receipt.cancelled) == (Outcome.CANCELLED, (Position(5_000, 12),))
+    assert (receipt.outcome, receipt.cancelled) == (ControlOutcome.CANCELLED, (Position(5_000, 12),))
     batch = index.plan(0, 10, 1_000)
     assert batch.progress.cursor == 11
     index.confirm()
@@ -81,7 +81,7 @@ def test_it_is_read_before_the_receipt_has_left() -> None:
     index.add([(5_000, 11, "cancelled")])
     second, _ = index.control(12, CANCEL, NOTHING)
     assert second is not None
-    assert second.outcome is Outcome.NOT_PENDING
+    assert second.outcome is ControlOutcome.NOT_PENDING
     batch = index.plan(9_000, 10, 1_000)
     assert (batch.due, [each.outcome.value for each in batch.receipts]) == ([], ["cancelled", "not-pending"])
     index.confirm()

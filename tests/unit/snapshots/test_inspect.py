@@ -18,7 +18,7 @@ from snapshots.inventory import NOTHING_STORED, Inventory
 from snapshots.manifest import encode_manifest
 from snapshots.segment import encode_segment
 from snapshots.show import show
-from snapshots.staged import Staged, encode_staged
+from snapshots.staged import StagedBucket, encode_staged
 from snapshots.state import encode_history, encode_progress
 from tests.support.paths import GOLDEN, ROOT
 from tests.support.stored import DUE_MS, MANIFEST
@@ -115,7 +115,7 @@ def test_what_is_staged(capsys: pytest.CaptureFixture[str]) -> None:
         "  pointers     from offset 4099 on",
     ]
     assert lines[-1].startswith("  000002  record offset 8999  pointer  1 entry  300 bytes")
-    empty = Staged("j", "id", Rules("d"), Manifest(0, 3, 9, None, ()), restores=True)
+    empty = StagedBucket("j", "id", Rules("d"), Manifest(0, 3, 9, None, ()), restores=True)
     shown = list(show(encode_staged(empty)))
     assert "  restores     only for a partition whose state is gone" in shown
     assert shown[-1] == "  entries      none: nothing of these offsets is pending"

@@ -16,7 +16,7 @@ from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.schedule import Schedule
 from snapshots.held import HeldEntry
-from snapshots.pending import StoredPending, Told
+from snapshots.pending import PendingSchedule, StoredPending
 from snapshots.state import StoredState
 
 RULES = Rules("d", default_target="out", allowed_targets=("a",), recurring=True, max_delay_ms=0)
@@ -81,14 +81,14 @@ def test_segments_by_the_watermark_of_their_bucket() -> None:
 def test_what_is_told_of_a_schedule() -> None:
     pending = StoredPending.of(stored())
 
-    def told(offset: int, one: Record) -> Told:
+    def told(offset: int, one: Record) -> PendingSchedule:
         found = pending.schedule(offset, one)
         assert found is not None
         return pending.told(offset, *found)
 
     named = record(at(9_000), ("deliver-id", b"x"), ("deliver-to", b"a"), ("deliver-to", b"out"))
-    assert told(60, named) == Told(9_000, ("a", "out"), b"x", None)
-    assert told(60, record()) == Told(SENT_MS, ("out",), None, None), "no time: that of the record"
+    assert told(60, named) == PendingSchedule(9_000, ("a", "out"), b"x", None)
+    assert told(60, record()) == PendingSchedule(SENT_MS, ("out",), None, None), "no time: that of the record"
     every = record(at(9_000), ("deliver-every", b"PT1H"))
     assert told(60, every).series == 60
     following = record_of(every, Occurrence(60, 2, 12_600_000), "d/0/60", KEY, SENT_MS)

@@ -15,7 +15,7 @@ from snapshots.manifest import manifest_message
 from snapshots.proto import staged_pb2
 from snapshots.staged import (
     Intent,
-    Staged,
+    StagedBucket,
     decode_intent,
     decode_staged,
     encode_intent,
@@ -30,18 +30,18 @@ from snapshots.staged import (
 from tests.support.stored import MANIFEST, flipped, forged, golden
 
 RULES = Rules("orders.delay", default_target="orders", max_delay_ms=604_800_000, version=2)
-STAGED = Staged("nightly-7", "kq3pQmZTRxu6dGVVTm5eJw", RULES, replace(MANIFEST, bucket_id=0), restores=False)
+STAGED = StagedBucket("nightly-7", "kq3pQmZTRxu6dGVVTm5eJw", RULES, replace(MANIFEST, bucket_id=0), restores=False)
 INTENT = Intent("nightly-7", snapshots_from=8_990, expires_ms=1_800_000_000_000)
 KEY = staged_key("nightly-7", 4000)
 INTENT_KEY = intent_key("nightly-7")
 MOST = 2**63 - 1
 
 
-def staged(job: str, from_offset: int, to_offset: int, *, restores: bool = False) -> Staged:
-    return Staged(job, "id", RULES, Manifest(0, from_offset, to_offset, None, ()), restores)
+def staged(job: str, from_offset: int, to_offset: int, *, restores: bool = False) -> StagedBucket:
+    return StagedBucket(job, "id", RULES, Manifest(0, from_offset, to_offset, None, ()), restores)
 
 
-def stored(one: Staged) -> tuple[bytes, bytes]:
+def stored(one: StagedBucket) -> tuple[bytes, bytes]:
     return staged_key(one.job, one.manifest.from_offset), encode_staged(one)
 
 
@@ -116,10 +116,10 @@ def test_what_cannot_be_trusted_is_refused_by_name(
     [
         staged("a", 0, 1),
         staged("Z.9_-" * 12, MOST - 1, MOST, restores=True),
-        Staged("j", "id", Rules("d", enabled=False), replace(MANIFEST, bucket_id=0), restores=True),
+        StagedBucket("j", "id", Rules("d", enabled=False), replace(MANIFEST, bucket_id=0), restores=True),
     ],
 )
-def test_a_staged_bucket_comes_back_as_it_was(one: Staged) -> None:
+def test_a_staged_bucket_comes_back_as_it_was(one: StagedBucket) -> None:
     assert decode_staged(*stored(one)) == one
 
 
@@ -140,7 +140,7 @@ def test_an_intent_comes_back_as_it_was() -> None:
         (staged("j", 5, 5), r"bucket of offsets \[5, 5\), which is no range"),
     ],
 )
-def test_a_staged_bucket_that_contradicts_itself_is_neither_written_nor_read(one: Staged, message: str) -> None:
+def test_a_staged_bucket_that_contradicts_itself_is_neither_written_nor_read(one: StagedBucket, message: str) -> None:
     with pytest.raises(FormatError, match=message):
         encode_staged(one)
     body = staged_pb2.Staged(job=one.job, delay_topic_id=one.delay_topic_id, rules=RULES.to_json())

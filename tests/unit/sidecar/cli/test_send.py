@@ -12,7 +12,7 @@ from index.schedule import Control, Reason, Rejection, Schedule
 from sidecar import clock
 from sidecar.cli import send
 from sidecar.cli.program import cli
-from sidecar.cli.send import Request, judge
+from sidecar.cli.send import ControlRequest, judge
 from sidecar.config.model import Config
 from sidecar.kafka.client import admin
 from tests.support.configuration import configured, loaded
@@ -24,7 +24,7 @@ def config(tmp_path: Path) -> Config:
 
 
 def asked(**recurs: str) -> list[tuple[str, bytes | None]]:
-    return Request(recurs=tuple(recurs.items())).as_headers()
+    return ControlRequest(recurs=tuple(recurs.items())).as_headers()
 
 
 def test_options_become_headers() -> None:
@@ -125,7 +125,7 @@ def test_a_target_by_pattern_takes_force_only_where_another_router_has_its_state
     assert refused(made, "eu.x", monkeypatch, "eu.x.delay-state", force=True) == ""
 
 
-REPLACES = Request(after="1h", deliver_id="order-7", replaces=True, if_due_ms=70).as_headers()
+REPLACES = ControlRequest(after="1h", deliver_id="order-7", replaces=True, if_due_ms=70).as_headers()
 
 
 def test_what_replaces_is_judged_as_by_the_router(tmp_path: Path, config: Config) -> None:
@@ -139,11 +139,11 @@ def test_what_replaces_is_judged_as_by_the_router(tmp_path: Path, config: Config
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        (Request(replaces=True), "deliver-id says which schedule, and is missing"),
-        (Request(deliver_id="a", if_due_ms=70), "deliver-if-due: only beside"),
+        (ControlRequest(replaces=True), "deliver-id says which schedule, and is missing"),
+        (ControlRequest(deliver_id="a", if_due_ms=70), "deliver-if-due: only beside"),
     ],
 )
-def test_half_of_a_replacement_is_refused(config: Config, request_: Request, message: str) -> None:
+def test_half_of_a_replacement_is_refused(config: Config, request_: ControlRequest, message: str) -> None:
     verdict = judge(config, "of.others", request_.as_headers(), clock.now_ms())
     assert isinstance(verdict, Rejection)
     assert message in verdict.message
@@ -192,7 +192,7 @@ def test_when_it_is_due_is_told_by_the_time_that_the_broker_has_stamped(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(send, "_producer", lambda _: Producing())
-    (sent,) = send.send(config, "orders.delay", [b"v"], None, Request(after="10s").as_headers())
+    (sent,) = send.send(config, "orders.delay", [b"v"], None, ControlRequest(after="10s").as_headers())
     assert (sent.partition, sent.offset, sent.due_ms) == (1, 7, 15_000)
     (rejected,) = send.send(config, "orders.delay", [b"v"], None, [("deliver-att", b"1")])
     assert rejected.due_ms == 0

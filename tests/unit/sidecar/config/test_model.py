@@ -8,7 +8,7 @@ import pytest
 
 from index.bucket_rules import SealRules
 from index.errors import ConfigError
-from index.headers import Alias, Role, Unit
+from index.headers import Alias, HeaderRole, Unit
 from index.rules import Reason, Rejection, Schedule
 from sidecar.config.librdkafka_keys import DEBUG_CONTEXTS, HARMLESS, REFUSED
 from sidecar.config.model import Config, load
@@ -309,8 +309,8 @@ name = "b.delay"
 """,
     )
     rules = config.rules_for(config.delay_topics[0])
-    assert Alias("x-due", Role.AT, Unit.S) in rules.aliases
-    assert Alias("scheduler-epoch", Role.AT, Unit.S) in rules.aliases
+    assert Alias("x-due", HeaderRole.AT, Unit.S) in rules.aliases
+    assert Alias("scheduler-epoch", HeaderRole.AT, Unit.S) in rules.aliases
     now_ms = 1_700_000_000_000
     accepted = rules.decide([("x-due", b"1700000060")], now_ms)
     assert isinstance(accepted, Schedule)

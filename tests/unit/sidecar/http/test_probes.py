@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from index.errors import ConfigError
 from sidecar.http import listening, probes
 from sidecar.http import server as http_server
-from sidecar.http.listening import Places, client_of
+from sidecar.http.listening import ConnectionLimits, client_of
 from sidecar.http.pace import Rate
 from sidecar.http.server import HttpServer
 from sidecar.operations.asking import router_answers as status
@@ -216,7 +216,7 @@ def test_probes_never_wait_for_clients(server: HttpServer, first: bytes, then: b
 def test_the_oldest_connection_goes_and_not_the_one_with_a_request_under_way(
     health: FakeHealth, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "PLACES", Places(connections=8, of_one_client=4))
+    monkeypatch.setattr(http_server, "PLACES", ConnectionLimits(connections=8, of_one_client=4))
     monkeypatch.setattr(listening, "IDLE_AFTER_S", 0.0)
     answering, asked = threading.Event(), threading.Event()
 

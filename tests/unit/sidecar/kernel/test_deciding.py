@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, Message
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from index.headers import Alias, Headers, Role, Unit
+from index.headers import Alias, HeaderRole, Headers, Unit
 from index.names import hash_of
 from index.record import Record
 from index.rule_history import RuleEpoch, RuleHistory
@@ -173,8 +173,8 @@ def test_the_common_form_it_takes(what: str) -> None:
 
 def test_a_time_it_takes(due: bytes) -> None:
     assert _taken([("deliver-at", due)])
-    assert _taken([("x-at", due)], replace(PLAIN, aliases=(Alias("x-at", Role.AT, Unit.MS),)))
-    assert not _taken([("x-at", due)], replace(PLAIN, aliases=(Alias("x-at", Role.AT, Unit.S),)))
+    assert _taken([("x-at", due)], replace(PLAIN, aliases=(Alias("x-at", HeaderRole.AT, Unit.MS),)))
+    assert not _taken([("x-at", due)], replace(PLAIN, aliases=(Alias("x-at", HeaderRole.AT, Unit.S),)))
 
 
 def test_rules_that_it_does_not_know_are_pythons(monkeypatch: pytest.MonkeyPatch) -> None:

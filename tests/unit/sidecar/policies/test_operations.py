@@ -9,7 +9,7 @@ from index.errors import ConfigError
 from sidecar.config.model import Config
 from sidecar.policies import operations as module
 from sidecar.policies.operations import Operations
-from sidecar.policies.origin import NOBODY, Origin
+from sidecar.policies.origin import NOBODY, ChangeOrigin
 from sidecar.policies.policy import DEFAULT, Policy, Scope, plain_of, policy_of, target_scope, topic_scope
 from sidecar.policies.table import NO_POLICIES, with_policy
 
@@ -28,12 +28,12 @@ class InMemory:
 
     def __init__(self) -> None:
         self.table = NO_POLICIES
-        self.origins: list[Origin] = []
+        self.origins: list[ChangeOrigin] = []
 
     def settle(self) -> None:
         """Do nothing: it is always settled."""
 
-    def write(self, _: Config, scope: Scope, policy: Policy | None, origin: Origin) -> None:
+    def write(self, _: Config, scope: Scope, policy: Policy | None, origin: ChangeOrigin) -> None:
         self.table = with_policy(self.table, scope, policy)
         self.origins.append(origin)
 
@@ -55,7 +55,10 @@ def operations(policies: InMemory) -> Operations:
 
 
 def test_a_change_says_in_whose_name_it_is(operations: Operations, policies: InMemory) -> None:
-    alice, token = Origin("alice", "command", "host"), Origin("token 0123 (operate)", "admin API", "10.0.0.1")
+    alice, token = (
+        ChangeOrigin("alice", "command", "host"),
+        ChangeOrigin("token 0123 (operate)", "admin API", "10.0.0.1"),
+    )
     operations.by(alice).change(DEFAULT, {"max_delay": "1h"})
     operations.by(token).switch(target_scope("out"), "paused", on=True)
     operations.by(token).remove(DEFAULT)

@@ -9,7 +9,7 @@ from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_CREATE_TIME, KafkaError,
 from index.headers import Headers
 from sidecar.config.model import Config
 from sidecar.kafka.client import clients
-from sidecar.policies.origin import MAX_CHARACTERS, MOST_CHANGES, NOBODY, Change, Origin
+from sidecar.policies.origin import MAX_CHARACTERS, MOST_CHANGES, NOBODY, Change, ChangeOrigin
 from sidecar.policies.policy import DEFAULT, Scope, encode, policy_of
 from sidecar.policies.policy import topic_scope as topic
 from sidecar.policies.table import NO_POLICIES, PolicyTable
@@ -190,7 +190,10 @@ def test_a_topic_that_cannot_be_read_is_an_error(log: Log) -> None:
 
 
 def test_who_changed_what_is_read_with_it(log: Log) -> None:
-    alice, token = Origin("alice", "command", "host"), Origin("token 0123 (operate)", "admin API", "10.0.0.1")
+    alice, token = (
+        ChangeOrigin("alice", "command", "host"),
+        ChangeOrigin("token 0123 (operate)", "admin API", "10.0.0.1"),
+    )
     log.headers = alice.headers()
     log.write(D, max_delay="1h")
     log.headers = token.headers()
@@ -220,7 +223,7 @@ def test_whatever_its_headers_are_a_policy_holds(log: Log, headers: Headers | No
     log.headers = headers
     log.write(D, max_delay="1h")
     table = read()
-    assert (table.policies[D].max_delay_ms, table.changes[0].origin) == (3_600_000, Origin(by))
+    assert (table.policies[D].max_delay_ms, table.changes[0].origin) == (3_600_000, ChangeOrigin(by))
 
 
 def test_the_newest_changes_are_remembered(log: Log) -> None:

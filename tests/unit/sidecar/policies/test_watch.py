@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from sidecar.config.model import Config
-from sidecar.policies.origin import Change, Origin
+from sidecar.policies.origin import Change, ChangeOrigin
 from sidecar.policies.policy import Policy, Scope, topic_scope
 from sidecar.policies.table import PolicyTable
 from sidecar.policies.watch import PolicyWatch
@@ -37,7 +37,10 @@ def test_a_change_is_marked_with_its_time_and_what_was_there_at_the_start_is_non
 def test_the_log_names_who_changed_a_policy_last_and_through_what() -> None:
     watch = PolicyWatch(CONFIG, AdminClient({**CONFIG.kafka}), CollectorRegistry())
     d, e, paused = topic_scope("d"), topic_scope("e"), Policy(paused=True)
-    alice, bob = Origin("alice", "command", "ops-1"), Origin("token 1f2e (operate)", "admin API", "10.1.2.3")
+    alice, bob = (
+        ChangeOrigin("alice", "command", "ops-1"),
+        ChangeOrigin("token 1f2e (operate)", "admin API", "10.1.2.3"),
+    )
     changes = (Change(d, paused, alice, 1), Change(e, paused, alice, 2), Change(d, None, bob, 3))
     with capture_logs() as logs:
         watch._publish(PolicyTable({d: paused, e: paused}, changes=changes[:2]))

@@ -29,7 +29,7 @@ from snapshots.segment import StoredEntry, decode_segment
 from snapshots.writing import record_size
 from spark_backfill.buckets import cutting
 from spark_backfill.buckets.cutting import BucketSegment, Cutter, cut, placement_of
-from spark_backfill.buckets.deciding import Deciding
+from spark_backfill.buckets.deciding import DecideTask
 from spark_backfill.buckets.job import Job
 from spark_backfill.buckets.plan import BucketRange, Slots
 from spark_backfill.buckets.staging import staged_buckets
@@ -90,7 +90,7 @@ def due_of(record: Record) -> int:
 
 
 def decided(rows: list[Row], size: int = 130, *, keeps_payload: bool = True, kernel: str = "") -> pa.Table:
-    deciding = Deciding(RULES.to_json(), SLOTS, KEYS, keeps_payload=keeps_payload, kernel=kernel)
+    deciding = DecideTask(RULES.to_json(), SLOTS, KEYS, keeps_payload=keeps_payload, kernel=kernel)
     # A batch may be a slice of a larger one, so its offsets into buffers do not begin at 0.
     batches = [batch_of(rows[max(0, at - 3) : at + size]).slice(min(3, at)) for at in range(0, len(rows), size)]
     return pa.Table.from_batches(deciding(batches))
@@ -242,7 +242,7 @@ def test_columns_laid_out_in_another_way_are_decided_all_the_same(rng: random.Ra
         [column.cast(pa.large_binary()) if column.type == pa.binary() else column for column in batch.columns],
         names=batch.schema.names,
     )
-    deciding = Deciding(RULES.to_json(), SLOTS, KEYS, keeps_payload=True)
+    deciding = DecideTask(RULES.to_json(), SLOTS, KEYS, keeps_payload=True)
     found = [list(deciding([each])) for each in (batch, large)]
     assert [each.to_pydict() for each in found[0]] == [each.to_pydict() for each in found[1]]
 
@@ -251,7 +251,7 @@ def test_a_batch_without_headers_and_one_without_records(rng: random.Random) -> 
     rows: list[Row] = [(0, 7, Record(None, b"v", [], 1_000_000))]
     for kernel in ("", "off"):
         assert decided(rows, kernel=kernel)["due_ms"].to_pylist() == [AT_ONCE]
-        deciding = Deciding(RULES.to_json(), SLOTS, KEYS, keeps_payload=True, kernel=kernel)
+        deciding = DecideTask(RULES.to_json(), SLOTS, KEYS, keeps_payload=True, kernel=kernel)
         assert list(deciding([batch_of(rows).slice(1)])) == []
 
 

@@ -18,7 +18,7 @@ from spark_backfill.buckets import sink
 from spark_backfill.buckets.job import Job
 from spark_backfill.buckets.plan import BucketRange, Slots
 from spark_backfill.buckets.staging import staged_buckets
-from spark_backfill.build.scope import Asked, Known, index_ranges, rebuild_ranges
+from spark_backfill.build.scope import Asked, ClusterFacts, index_ranges, rebuild_ranges
 from spark_backfill.cluster import LogRange, Topic
 from spark_backfill.errors import JobError
 from spark_backfill.settings import DelayTopic, Settings
@@ -33,9 +33,9 @@ def state(cursor: int, *, rules: Rules = RULES, topic_id: str = "id") -> StoredS
     return StoredState(Progress(cursor, BEFORE_ALL, cursor), topic_id, RuleHistory.beginning(0, rules))
 
 
-def known(logs: Mapping[int, tuple[int, int]], states: Mapping[int, StoredState | None] | None = None) -> Known:
+def known(logs: Mapping[int, tuple[int, int]], states: Mapping[int, StoredState | None] | None = None) -> ClusterFacts:
     ranges = {partition: LogRange(*log) for partition, log in logs.items()}
-    return Known(Topic("d", "id", len(logs)), ranges, {**dict.fromkeys(logs), **(states or {})})
+    return ClusterFacts(Topic("d", "id", len(logs)), ranges, {**dict.fromkeys(logs), **(states or {})})
 
 
 def test_from_the_cursor_or_the_start_of_the_log_to_its_end() -> None:
@@ -140,7 +140,7 @@ def test_what_may_be_staged_is_not_taken_back(tmp_path: Path, monkeypatch: pytes
     taken_back: list[object] = []
     monkeypatch.setattr(sink, "_tombstone", lambda _job, keys: taken_back.extend(keys))
     job = dataclasses.replace(JOB, report=str(tmp_path / "report"))
-    written = sink.Written(keys=[(0, b"k")])
+    written = sink.TaskOutput(keys=[(0, b"k")])
     sink.SegmentsWriter(job).abort([written, None])
     assert taken_back == [(0, b"k")]
     # The commit was requested, and its answer did not arrive.

@@ -7,9 +7,9 @@ import pytest
 from spark_backfill.cluster import LogRange
 from spark_backfill.errors import JobError
 from spark_backfill.export import moment
-from spark_backfill.export.moment import Ends, Moment, moments
+from spark_backfill.export.moment import Moment, PartitionOffsets, moments
 
-STILL = Ends(10, 10, LogRange(0, 100), 100, 10, 10)
+STILL = PartitionOffsets(10, 10, LogRange(0, 100), 100, 10, 10)
 
 
 @pytest.mark.parametrize(
@@ -22,13 +22,13 @@ STILL = Ends(10, 10, LogRange(0, 100), 100, 10, 10)
     ],
     ids=["open before", "ended between", "open after", "open on the log"],
 )
-def test_a_transaction_that_is_seen_on_one_side_is_waited_for(ends: Ends) -> None:
+def test_a_transaction_that_is_seen_on_one_side_is_waited_for(ends: PartitionOffsets) -> None:
     said: list[str] = []
     answers = [{0: ends, 1: STILL}, {0: STILL._replace(state=14, state_after=14, state_appended=14)}]
-    answers += [{0: Ends(16, 16, LogRange(0, 104), 104, 16, 16)}]
+    answers += [{0: PartitionOffsets(16, 16, LogRange(0, 104), 104, 16, 16)}]
     asked: list[list[int]] = []
 
-    def look(partitions: Iterable[int]) -> Mapping[int, Ends]:
+    def look(partitions: Iterable[int]) -> Mapping[int, PartitionOffsets]:
         asked.append(list(partitions))
         return answers[len(asked) - 1]
 

@@ -24,8 +24,8 @@ from spark_backfill.export.rows import (
     HELD,
     INDEXED,
     NOT_INDEXED,
-    Deciding,
-    Wanted,
+    OptionalColumns,
+    PendingRows,
     as_arrow,
     held_rows,
     text_of,
@@ -36,8 +36,8 @@ from spark_backfill.formats import FormatOptions
 RULES = Rules("d", default_target="out", max_delay_ms=0)
 OLD = Rules("d", default_target="before", max_delay_ms=0)
 SENT_MS = 1_000
-ALL = Wanted(value=True, headers=True)
-NONE = Wanted(value=False, headers=False)
+ALL = OptionalColumns(value=True, headers=True)
+NONE = OptionalColumns(value=False, headers=False)
 
 
 def state(**more: Any) -> StoredState:
@@ -62,8 +62,8 @@ def read(*records: tuple[int, int | None, int | None, list[tuple[str, bytes | No
     )
 
 
-def rows(pending: StoredPending, batch: pa.RecordBatch, wanted: Wanted = NONE) -> list[dict[str, Any]]:
-    (found,) = Deciding({3: pending.without_lists()}, wanted)([batch])
+def rows(pending: StoredPending, batch: pa.RecordBatch, wanted: OptionalColumns = NONE) -> list[dict[str, Any]]:
+    (found,) = PendingRows({3: pending.without_lists()}, wanted)([batch])
     result: list[dict[str, Any]] = found.to_pylist()
     return result
 

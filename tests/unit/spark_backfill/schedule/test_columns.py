@@ -6,9 +6,9 @@ from index.errors import ConfigError
 from index.schedule import Reason
 from spark_backfill.errors import JobError
 from spark_backfill.schedule.columns import checked, parse_mapping
-from spark_backfill.schedule.ledger import NOT_BEGUN, Progress, check_same_rows
-from spark_backfill.schedule.row import Decision, Row
-from spark_backfill.schedule.survey import SAMPLES, Route, Survey, merged
+from spark_backfill.schedule.ledger import NOT_BEGUN, RowsDone, check_same_rows
+from spark_backfill.schedule.row import Decision, InputRow
+from spark_backfill.schedule.survey import SAMPLES, Route, RowSurvey, merged
 
 TYPES = {
     "due": "timestamp",
@@ -101,10 +101,10 @@ def decision(number: int, reason: str = "", *, past: bool = False, targets: tupl
     return Decision(number.to_bytes(16, "big")[::-1], number % 2, (), reason, "why", past, targets, -1)
 
 
-def survey(*decisions: Decision) -> Survey:
-    found = Survey()
+def survey(*decisions: Decision) -> RowSurvey:
+    found = RowSurvey()
     for each in decisions:
-        found.add(Row("1", "t", b"secret"[:1], b"private"), each)
+        found.add(InputRow("1", "t", b"secret"[:1], b"private"), each)
     return found
 
 
@@ -112,7 +112,7 @@ def test_surveys_of_tasks_add_up_however_rows_are_dealt_out() -> None:
     rows = [decision(n, past=n % 3 == 0, targets=("a", "b") if n % 2 else ("t",)) for n in range(20)]
     rows += [decision(n, Reason.INVALID_SCHEDULE) for n in range(20, 40)]
     whole = survey(*rows)
-    parts = merged(Survey.from_json(survey(*rows[at::3]).to_json()) for at in (2, 0, 1))
+    parts = merged(RowSurvey.from_json(survey(*rows[at::3]).to_json()) for at in (2, 0, 1))
     assert (parts.rows, parts.valid, parts.invalid, parts.past) == (40, 20, 20, 7)
     assert (parts.partitions, parts.routes, parts.past_routes) == (whole.partitions, whole.routes, whole.past_routes)
     assert len(parts.samples["INVALID_SCHEDULE"]) == SAMPLES
@@ -129,8 +129,8 @@ def test_rows_for_unknown_targets_become_invalid() -> None:
 
 def test_a_job_goes_on_only_with_the_rows_it_began_with() -> None:
     wanted = {0: "2.a.b", 1: "1.c.d"}
-    check_same_rows("job", wanted, {0: NOT_BEGUN, 1: Progress(1, "1.c.d")})
+    check_same_rows("job", wanted, {0: NOT_BEGUN, 1: RowsDone(1, "1.c.d")})
     with pytest.raises(JobError, match="delay partition 1, and they are of another"):
-        check_same_rows("job", wanted, {0: Progress(2, "2.a.b"), 1: Progress(1, "1.c.e")})
+        check_same_rows("job", wanted, {0: RowsDone(2, "2.a.b"), 1: RowsDone(1, "1.c.e")})
     with pytest.raises(JobError, match="delay partition 2, and they are of another"):
-        check_same_rows("job", wanted, {2: Progress(1, "1.c.d")})
+        check_same_rows("job", wanted, {2: RowsDone(1, "1.c.d")})

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from spark_backfill.schedule import progress
-from spark_backfill.schedule.ledger import Progress
+from spark_backfill.schedule.ledger import RowsDone
 from spark_backfill.schedule.progress import WritingLines, surveying
 from spark_backfill.stages import Stage, stages_of
 
@@ -18,11 +18,11 @@ class Ledger:
     def __init__(self, *done: int) -> None:
         self._done = iter(done)
 
-    def read(self, partitions: Iterable[int]) -> dict[int, Progress]:
+    def read(self, partitions: Iterable[int]) -> dict[int, RowsDone]:
         done = next(self._done)
         if done < 0:
             raise KafkaException(KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE))
-        return {each: Progress(done, "") for each in partitions}
+        return {each: RowsDone(done, "") for each in partitions}
 
 
 def lines(monkeypatch: pytest.MonkeyPatch, ledger: Any, *stages: list[Stage]) -> list[str]:

@@ -6,7 +6,7 @@ from index.partitioner import partition_of_key
 from index.rules import Rules
 from spark_backfill.schedule.row import (
     MALFORMED,
-    Row,
+    InputRow,
     RowRules,
     deliver_id,
     digest_of,
@@ -17,7 +17,7 @@ from spark_backfill.schedule.row import (
 NOW_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
 DUE = str(NOW_MS + DAY_MS)
-GOOD = Row(DUE, "orders", b"k", b"v", [("a", b"1")])
+GOOD = InputRow(DUE, "orders", b"k", b"v", [("a", b"1")])
 RULES = Rules("d", "fallback", ("orders", "billing.*"), max_delay_ms=7 * DAY_MS)
 
 
@@ -53,7 +53,7 @@ def test_a_good_row_has_its_control_headers_first() -> None:
         (GOOD._replace(value=b"v" * 1_000), "RECORD_TOO_LARGE"),
     ],
 )
-def test_what_is_wrong_with_a_row_is_named(row: Row, reason: str) -> None:
+def test_what_is_wrong_with_a_row_is_named(row: InputRow, reason: str) -> None:
     decision = _RULES.decide(row)
     assert decision.reason == reason
     assert decision.message
@@ -91,7 +91,7 @@ def test_a_digest_tells_every_part_apart() -> None:
         GOOD._replace(damage=""),
     ]
     assert len({digest_of(row) for row in rows}) == len(rows)
-    assert digest_of(GOOD) == digest_of(Row(*GOOD))
+    assert digest_of(GOOD) == digest_of(InputRow(*GOOD))
 
 
 def test_equal_rows_are_told_apart_by_their_number() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from sidecar.dev.audit import AT_ONCE, UNREADABLE, AuditReport, Record, check_order, join
+from sidecar.dev.audit import AT_ONCE, UNREADABLE, AuditedRecord, AuditReport, check_order, join
 from sidecar.dev.audit.__main__ import main
 from sidecar.dev.audit.record import Header, due_ms
 from tests.support.audit_records import (
@@ -22,7 +22,10 @@ from tests.support.audit_records import (
 
 
 def audited(
-    origins: Sequence[Record], out: Sequence[Record] = (), no: Sequence[Record] = (), now_ms: int = NOW_MS
+    origins: Sequence[AuditedRecord],
+    out: Sequence[AuditedRecord] = (),
+    no: Sequence[AuditedRecord] = (),
+    now_ms: int = NOW_MS,
 ) -> AuditReport:
     return join(origins, out, no, now_ms=now_ms, default_targets={DELAY: TARGET})
 
@@ -160,7 +163,7 @@ def test_any_change_of_key_value_or_headers_shows(change: dict[str, object]) -> 
     assert audited([origin], [good]).ok
     provenance = good.headers[-3:]
     fields = {name: (*item, *provenance) if isinstance(item, tuple) else item for name, item in change.items()}
-    bad = Record(**{**good._asdict(), **fields})
+    bad = AuditedRecord(**{**good._asdict(), **fields})
     report = audited([origin], [bad])
     assert counts(report) == {"sent": 1, "released_once": 1, "altered": 1}
     assert not report.ok
@@ -225,7 +228,7 @@ def test_a_topic_the_record_did_not_name_is_the_wrong_one() -> None:
 
 def test_a_record_from_nowhere_is_foreign_and_one_of_somebody_else_is_not_ours() -> None:
     ghost = released(sent(99, AFTER))
-    report = audited([], [ghost, Record(TARGET, 0, 1, None, b"x", [], SENT_MS)], [refused(sent(98))])
+    report = audited([], [ghost, AuditedRecord(TARGET, 0, 1, None, b"x", [], SENT_MS)], [refused(sent(98))])
     assert counts(report) == {"foreign": 2}
     assert not report.ok
 
@@ -306,7 +309,7 @@ def test_the_command_wants_its_topics(capsys: pytest.CaptureFixture[str]) -> Non
     assert "'5s': write TOPIC=MS" in capsys.readouterr().err
 
 
-def occurrence(offset: int, number: int, due: int, *, first: int = 0) -> Record:
+def occurrence(offset: int, number: int, due: int, *, first: int = 0) -> AuditedRecord:
     series = b"%d %d %d %s" % (first, number, due, b"0" * 32)
     return sent(offset, ("deliver-every", b"10s"), ("a", b"b"), ("deliver-series", series))
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from sidecar.dev.audit import AuditReport, Record, join
+from sidecar.dev.audit import AuditedRecord, AuditReport, join
 from sidecar.dev.audit.record import Header
 from tests.support.audit_records import (
     AFTER,
@@ -34,13 +34,13 @@ DONE = {"cancel": "cancelled", "replace": "replaced", "move": "moved"}
 
 
 def receipt(
-    control: Record,
+    control: AuditedRecord,
     *cancelled: int,
     outcome: str = "",
     omitted: dict[str, int] | None = None,
     key: bytes = b"a",
     due_ms: int | None = None,
-) -> Record:
+) -> AuditedRecord:
     """Make the receipt of a control that names these offsets."""
     named = {name for name, _ in control.headers}
     action = next((action for action in DONE if f"deliver-{action}" in named), "replace")
@@ -54,15 +54,15 @@ def receipt(
         said["omitted"] = omitted
     kept = () if omitted and "headers" in omitted else control.headers
     headers = [*kept, ("delay-source", control.place.encode())]
-    return Record(f"{DELAY}.receipts", 0, 0, key, json.dumps(said).encode(), headers, SENT_MS)
+    return AuditedRecord(f"{DELAY}.receipts", 0, 0, key, json.dumps(said).encode(), headers, SENT_MS)
 
 
 def audited(
-    origins: Sequence[Record],
-    receipts: Sequence[Record] = (),
+    origins: Sequence[AuditedRecord],
+    receipts: Sequence[AuditedRecord] = (),
     *,
-    out: Sequence[Record] = (),
-    no: Sequence[Record] = (),
+    out: Sequence[AuditedRecord] = (),
+    no: Sequence[AuditedRecord] = (),
     now_ms: int = NOW_MS,
 ) -> AuditReport:
     return join(origins, out, no, receipts, now_ms=now_ms, default_targets={DELAY: TARGET})
@@ -204,7 +204,7 @@ def test_a_control_without_its_receipt_is_lost_even_where_its_own_schedule_waits
 
 
 @pytest.mark.parametrize("control", [CANCELS, REPLACES], ids=["cancel", "replace"])
-def test_a_control_that_is_rejected_has_no_receipt(control: Record) -> None:
+def test_a_control_that_is_rejected_has_no_receipt(control: AuditedRecord) -> None:
     assert counts(audited([control], no=[refused(control)])) == {"sent": 1, "rejected": 1}
 
 
@@ -216,7 +216,9 @@ def test_a_control_that_is_no_schedule_is_not_rejected_beside_its_receipt() -> N
 
 
 @pytest.mark.parametrize("left", [{"out": [released(FIRST)]}, {"no": [refused(FIRST)]}], ids=["released", "rejected"])
-def test_what_has_left_although_a_receipt_names_it_is_a_count_of_its_own(left: dict[str, Sequence[Record]]) -> None:
+def test_what_has_left_although_a_receipt_names_it_is_a_count_of_its_own(
+    left: dict[str, Sequence[AuditedRecord]],
+) -> None:
     report = audited([FIRST, CANCELS], [receipt(CANCELS, 0)], **left)  # type: ignore[arg-type]
     assert counts(report) == {"sent": 2, "answered": 1, "duplicated": 1, "cancelled_but_left": 1}
     assert not report.ok
@@ -299,7 +301,7 @@ GOOD = receipt(CANCELS, 0)
     ],
     ids=range(9),
 )
-def test_a_receipt_that_is_not_the_one_of_its_control_shows(answer: Record) -> None:
+def test_a_receipt_that_is_not_the_one_of_its_control_shows(answer: AuditedRecord) -> None:
     report = audited([FIRST, CANCELS], [answer])
     assert report.altered >= 1
     assert not report.ok
@@ -338,7 +340,7 @@ def test_a_receipt_without_its_list_stands_for_what_is_nowhere_of_its_id_in_fron
     control = sent(5, CANCEL)
     out = [released(record) for record in (same[0], *others)]
 
-    def with_unnamed(count: int, *missing: Record) -> AuditReport:
+    def with_unnamed(count: int, *missing: AuditedRecord) -> AuditReport:
         answer = receipt(control, outcome="cancelled", omitted={"cancelled": count})
         return audited([*same, *others, control], [answer], out=[each for each in out if each not in missing])
 

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from sidecar.dev import demo
-from sidecar.dev.audit import AuditReport, Record
+from sidecar.dev.audit import AuditedRecord, AuditReport
 from sidecar.dev.audit.record import due_ms
 from sidecar.dev.demo import run
 from sidecar.dev.demo.board import Board
@@ -29,7 +29,7 @@ def test_orders_use_every_header_and_are_due_when_they_say() -> None:
     good, bad = made[:-FAILING], made[-FAILING:]
     delays = []
     for order in good:
-        due = due_ms(Record("d", 0, 0, None, None, order.headers, NOW_MS))
+        due = due_ms(AuditedRecord("d", 0, 0, None, None, order.headers, NOW_MS))
         assert due == (order.due_ms if order.delay_ms is None else NOW_MS + order.delay_ms)
         delays.append(due - NOW_MS)
     assert (min(delays), max(delays), len(set(delays))) == (0, LONGEST_DELAY_MS, 30)

@@ -15,7 +15,7 @@ from sidecar.dev.demo.orders import Topics
 from sidecar.dev.demo.router import RouterProcess
 from sidecar.dev.local_kafka import maven
 
-PAGE = dev.Page("http://localhost:8081", "0123456789abcdef0123456789abcdef")
+PAGE = dev.PageAddress("http://localhost:8081", "0123456789abcdef0123456789abcdef")
 
 
 class Arrived:
@@ -81,7 +81,7 @@ def _commands(router: RouterProcess) -> list[str]:
 
 
 def test_what_is_said_fits_a_terminal_of_80_columns_but_for_commands(router: RouterProcess) -> None:
-    page = dev.Page("http://127.0.0.1:65535", 32 * "f")
+    page = dev.PageAddress("http://127.0.0.1:65535", 32 * "f")
     said = dev.introduction("127.0.0.1:65535", Topics.of(""), router, page)
     assert [line for line in said if len(line) > 80 and "--config" not in line] == []
 

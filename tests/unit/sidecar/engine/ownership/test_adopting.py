@@ -17,11 +17,11 @@ from index.schedule import BY_KEY, KEEP_KEY, Schedule
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.limits import LIMITS
-from sidecar.engine.ownership.adopting import Adopting, Waiting
+from sidecar.engine.ownership.adopting import Adopting, BackfillRecord
 from sidecar.engine.payload.ledger import PartitionLedger
 from sidecar.engine.payload.records import scheduled, scheduled_size
 from sidecar.metrics import Metrics
-from snapshots.staged import Staged, staged_key
+from snapshots.staged import StagedBucket, staged_key
 from tests.support.hand_clock import HandClock
 
 RULES = Rules("d", default_target="out")
@@ -37,11 +37,11 @@ class Scene:
         self.held_off = self.begun_anew = 0
         self.ledger: PartitionLedger = PartitionIndex(start_of(100), scheduled_size)
         self.metrics = Metrics()
-        self.staged: Mapping[bytes, Waiting] = {}
+        self.staged: Mapping[bytes, BackfillRecord] = {}
         context = PartitionContext(DelayTopicConfig(name="d"), 3, "g", self.metrics, self.clock)
         self.adopting = Adopting(context, self.ledger, RuleHistory.beginning(0, RULES), "id", self, self.begin_anew)
 
-    def waiting(self) -> Mapping[bytes, Waiting]:
+    def waiting(self) -> Mapping[bytes, BackfillRecord]:
         """Return the staged buckets."""
         return self.staged
 
@@ -57,12 +57,12 @@ class Scene:
         """Count a request to begin anew, since the index is behind a bucket."""
         self.begun_anew += 1
 
-    def stage(self, *several: Staged | FormatError) -> None:
+    def stage(self, *several: StagedBucket | FormatError) -> None:
         """Stage these, each at an offset that tells its place."""
         self.staged = {
-            staged_key(each.job, each.manifest.from_offset) if isinstance(each, Staged) else b"bucket/?": Waiting(
-                at, each
-            )
+            staged_key(each.job, each.manifest.from_offset)
+            if isinstance(each, StagedBucket)
+            else b"bucket/?": BackfillRecord(at, each)
             for at, each in enumerate(several)
         }
         self.adopting.turn()
@@ -98,11 +98,11 @@ def scene() -> Scene:
     return Scene()
 
 
-def staged(job: str, from_offset: int, to_offset: int, *, due_ms: int = 50, empty: bool = False) -> Staged:
+def staged(job: str, from_offset: int, to_offset: int, *, due_ms: int = 50, empty: bool = False) -> StagedBucket:
     at = Position(due_ms, from_offset)
     segments = () if empty else (SegmentRef(at, at, 1, 9, 0, Placement.POINTER),)
     needs_from = None if empty else from_offset
-    return Staged(job, "id", RULES, Manifest(0, from_offset, to_offset, needs_from, segments), restores=False)
+    return StagedBucket(job, "id", RULES, Manifest(0, from_offset, to_offset, needs_from, segments), restores=False)
 
 
 def test_neighbours_are_adopted_one_after_the_other(scene: Scene) -> None:
@@ -187,7 +187,7 @@ def test_what_begins_ahead_waits_and_is_discarded_when_c_passes_it(scene: Scene)
     ],
 )
 def test_what_must_not_be_adopted_is_refused_once_with_its_remedy(
-    scene: Scene, one: Staged | FormatError, why: str, remedy: str
+    scene: Scene, one: StagedBucket | FormatError, why: str, remedy: str
 ) -> None:
     with capture_logs() as logs:
         scene.stage(one)

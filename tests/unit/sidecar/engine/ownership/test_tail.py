@@ -11,9 +11,9 @@ from index.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.intake.deciding import Deciding
-from sidecar.engine.intake.intake import Intake, Places
+from sidecar.engine.intake.intake import IdPlaces, Intake
 from sidecar.engine.limits import LIMITS, Limits
-from sidecar.engine.ownership.tail import Tail
+from sidecar.engine.ownership.tail import PartitionTail
 from sidecar.engine.payload.ledger import PartitionLedger
 from sidecar.engine.payload.records import Scheduled, scheduled_size
 from sidecar.kafka.reading.fetching import Fetching
@@ -64,21 +64,21 @@ def made(
     budget: PayloadBudget,
     has_looked: Callable[[], bool] | None = None,
     limits: Limits = LIMITS,
-) -> Tail:
+) -> PartitionTail:
     clock = HandClock(NOW_MS)
     context = PartitionContext(DelayTopicConfig(name="d"), 0, "g", Metrics(), clock, limits=limits)
 
-    def read_on(ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: Places) -> Intake:
+    def read_on(ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: IdPlaces) -> Intake:
         deciding = Deciding(history, budget, now_ms=clock.now_ms, soon_ms=1_000, until_offset=until_offset)
         fetching = cast("Fetching", _Reading(log, ledger.indexed_to))
         ahead = ReadAhead(fetching, deciding, budget, lambda: not ledger.replaying, "d/0")
         ahead.start()
         return Intake(ahead, ledger, budget, places, clock)
 
-    return Tail(context, ledger, RuleHistory.beginning(0, RULES), read_on, NothingStored(), has_looked)
+    return PartitionTail(context, ledger, RuleHistory.beginning(0, RULES), read_on, NothingStored(), has_looked)
 
 
-def filled(tail: Tail, ledger: PartitionLedger, to_offset: int) -> None:
+def filled(tail: PartitionTail, ledger: PartitionLedger, to_offset: int) -> None:
     until_s = time.monotonic() + PATIENCE_S
     while ledger.indexed_to < to_offset:
         tail.fill(0.05)
@@ -113,7 +113,7 @@ def payloads(ledger: PartitionLedger) -> list[Any]:
     return [payload for piece in ledger.parts.mutable.pieces() for _, _, payload in piece]
 
 
-def may_end(tail: Tail) -> bool:
+def may_end(tail: PartitionTail) -> bool:
     return tail.may_end_look
 
 

@@ -10,7 +10,7 @@ from index.record import Record
 from index.schedule import BY_KEY, KEEP_KEY, Reason, Rejection, Schedule
 from sidecar.engine.payload.records import Refused, Scheduled
 from sidecar.engine.ports import Place
-from sidecar.engine.release.aside import Aside, Doubt, Doubts, Ends, doubt_of
+from sidecar.engine.release.aside import Aside, Doubt, Doubts, PlaceEnds, doubt_of
 
 DOUBT = Doubt(40, 44, 7)
 DELAY, RECEIPTS, REJECTED = ("d", 0), ("d.receipts", 0), "d.rejected"
@@ -34,16 +34,16 @@ def entry(
 @pytest.mark.parametrize(
     ("ends", "first_epoch", "expected"),
     [
-        (Ends(44, 44, 8), None, None),
-        (Ends(40, 44, 8), 8, None),
-        (Ends(40, 44, 8), 7, DOUBT),
-        (Ends(40, 44, 8), None, DOUBT._replace(first_epoch=None)),
-        (Ends(40, 44, None), 7, DOUBT),
-        (Ends(40, 44, None), None, DOUBT._replace(first_epoch=None)),
+        (PlaceEnds(44, 44, 8), None, None),
+        (PlaceEnds(40, 44, 8), 8, None),
+        (PlaceEnds(40, 44, 8), 7, DOUBT),
+        (PlaceEnds(40, 44, 8), None, DOUBT._replace(first_epoch=None)),
+        (PlaceEnds(40, 44, None), 7, DOUBT),
+        (PlaceEnds(40, 44, None), None, DOUBT._replace(first_epoch=None)),
     ],
 )
 def test_a_transaction_is_in_doubt_unless_it_began_under_the_leader_of_now(
-    ends: Ends, first_epoch: int | None, expected: Doubt | None
+    ends: PlaceEnds, first_epoch: int | None, expected: Doubt | None
 ) -> None:
     assert doubt_of(ends, first_epoch) == expected
 

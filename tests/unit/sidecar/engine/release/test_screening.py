@@ -12,7 +12,7 @@ from index.batch import Batch
 from index.errors import ClusterError, ClusterTrouble
 from index.pending import Entry
 from index.progress import Position, start_of
-from index.receipts import Outcome, Receipt
+from index.receipts import ControlOutcome, Receipt
 from index.record import Record
 from index.rule_history import RuleHistory
 from index.rules import Rules
@@ -133,7 +133,7 @@ def test_a_plain_record_meets_three_stages() -> None:
 
 def test_a_stage_is_listed_once_it_has_work() -> None:
     control = Control(Action.CANCEL, b"order-7")
-    receipt = Receipt(9, control, Outcome.CANCELLED, (Position(5_000, 1),), None, RECORD)
+    receipt = Receipt(9, control, ControlOutcome.CANCELLED, (Position(5_000, 1),), None, RECORD)
     screening, plan = stages(key=b"key"), Plan(replace(batch(entry(1)), receipts=[receipt]), [], [])
     screening.gate.use({"out": TargetLimit()})
     screening.gate.use_doubts({("out", 0): None})

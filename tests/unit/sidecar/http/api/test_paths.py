@@ -12,10 +12,9 @@ from index.errors import ConfigError
 from sidecar.config.model import Config
 from sidecar.http.api import backend
 from sidecar.http.api.application import PREFIX, application, document
-from sidecar.operations.controls.ordering import Order as ControlOrder
-from sidecar.operations.controls.ordering import UnknownPartitionError
+from sidecar.operations.controls.ordering import ControlOrder, UnknownPartitionError
 from sidecar.operations.controls.receipts import ChangedError, NoReceiptError, NothingPendingError
-from sidecar.operations.finding.wanted import Wanted
+from sidecar.operations.finding.wanted import ScheduleFilter
 from sidecar.operations.status.answers import LookupAnswer, PendingAnswer, SchedulesAnswer, StatusAnswer, TopicAnswer
 from sidecar.policies.policy import DEFAULT, Scope, ScopeKind, keys_in, policy_of, target_scope, topic_scope
 from tests.support.admin_api import OPERATE, PRODUCE, READ, SEES, Api
@@ -67,11 +66,11 @@ def test_pending_and_records(api: Api) -> None:
 
 def test_schedules_one_by_one(api: Api) -> None:
     first = SchedulesAnswer.model_validate(get(api, "/topics/d/schedules?limit=4"))
-    assert (len(first.schedules), first.next_from, api.inquiries.wanted) == (4, "0/log/4", Wanted("d"))
+    assert (len(first.schedules), first.next_from, api.inquiries.wanted) == (4, "0/log/4", ScheduleFilter("d"))
     rest = get(api, f"/topics/d/schedules?limit=4&from={first.next_from}")
     assert ([each["offset"] for each in rest["schedules"]], rest["next_from"]) == ([4, 5, 6], None)
     get(api, "/topics/d/schedules?id=order%2F7&due_from_ms=5&due_to_ms=9&target=out")
-    assert api.inquiries.wanted == Wanted("d", b"order/7", 5, 9, "out")
+    assert api.inquiries.wanted == ScheduleFilter("d", b"order/7", 5, 9, "out")
 
 
 def test_keys_are_for_who_may_see_what_is_in_records(api: Api) -> None:
@@ -84,7 +83,7 @@ def test_keys_are_for_who_may_see_what_is_in_records(api: Api) -> None:
         assert api.inquiries.wanted is None, "whether there is such a key"
     shown = api.client(SEES).get(f"{PREFIX}/topics/d/schedules?key=a%26b")
     assert {each["key"] for each in shown.json()["schedules"]} == {"canary"}
-    assert api.inquiries.wanted == Wanted("d", key=b"a&b")
+    assert api.inquiries.wanted == ScheduleFilter("d", key=b"a&b")
 
 
 def test_what_is_pending_under_an_id_is_cancelled(api: Api) -> None:

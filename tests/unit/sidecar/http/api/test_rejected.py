@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 from index.errors import DelayRouterError
 from sidecar.http.api.application import PREFIX
 from sidecar.operations.rejected.log import OutOfTimeError
-from sidecar.operations.rejected.redriving import AnotherRunError, Order
-from sidecar.operations.rejected.selection import HeaderChanges, Selection
+from sidecar.operations.rejected.redriving import AnotherRunError, Redrive
+from sidecar.operations.rejected.selection import HeaderChanges, RejectedSelection
 from tests.support.admin_api import OPERATE, READ, Api
 
 LIST = "/topics/d/rejected"
@@ -130,7 +130,9 @@ def test_an_order_is_carried_out_within_bounds(api: Api) -> None:
     }
     assert api.rejected.redriven == {0}
     changes = HeaderChanges(("x",), (("deliver-to", "ü".encode()),))
-    assert api.rejected.orders[-1] == Order(Selection("d", frozenset({"EXPIRED"})), changes, 7, 1, within_s=12.0)
+    assert api.rejected.orders[-1] == Redrive(
+        RejectedSelection("d", frozenset({"EXPIRED"})), changes, 7, 1, within_s=12.0
+    )
     assert post(api, {})["selected"] == 5
     assert (api.rejected.orders[-1].most, api.rejected.orders[-1].within_s) == (1_000, 12.0)
 

@@ -13,15 +13,15 @@ from index.progress import BEFORE_ALL, Progress
 from index.rule_history import RuleHistory
 from sidecar.config.model import Config
 from sidecar.engine.ports import Place
-from sidecar.engine.release.aside import Doubt, Ends
-from sidecar.kafka.client.admin import Told
+from sidecar.engine.release.aside import Doubt, PlaceEnds
+from sidecar.kafka.client.admin import LogOffset
 from sidecar.kafka.doubts import look
-from sidecar.kafka.doubts.look import Cluster
+from sidecar.kafka.doubts.look import DoubtFinder
 from snapshots.state import StoredState
 
 OUT, OUT1 = ("a.out", 0), ("a.out", 1)
 STATE, SNAPSHOTS, REJECTED = ("d.delay-state", 0), ("d.delay-snapshots", 0), ("d.rejected", 0)
-SETTLED = Ends(9, 9, 3)
+SETTLED = PlaceEnds(9, 9, 3)
 
 
 class Brokers:
@@ -29,7 +29,7 @@ class Brokers:
 
     def __init__(self) -> None:
         places = [OUT, OUT1, ("b.other", 0), STATE, SNAPSHOTS, REJECTED, ("d", 0), ("d.receipts", 0)]
-        self.ends: dict[Place, Ends] = dict.fromkeys(places, SETTLED)
+        self.ends: dict[Place, PlaceEnds] = dict.fromkeys(places, SETTLED)
         self.first_epochs: dict[Place, int] = {}
         self.leaderless: set[Place] = set()
         self.silent: set[Place] = set()
@@ -46,17 +46,19 @@ class Brokers:
 
     def offsets(
         self, _: object, wanted: Mapping[Place, OffsetSpec], isolation: IsolationLevel
-    ) -> dict[Place, Told | KafkaError]:
+    ) -> dict[Place, LogOffset | KafkaError]:
         assert not self.leaderless & wanted.keys(), "a partition that nobody leads was asked"
         return {place: self._told(place, isolation) for place in wanted}
 
-    def _told(self, place: Place, isolation: IsolationLevel) -> Told | KafkaError:
+    def _told(self, place: Place, isolation: IsolationLevel) -> LogOffset | KafkaError:
         if place in self.silent:
             return KafkaError(KafkaError._TIMED_OUT)
         if place not in self.ends:
             return KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
         ends = self.ends[place]
-        return Told(ends.settled if isolation is IsolationLevel.READ_COMMITTED else ends.written, ends.leader_epoch)
+        return LogOffset(
+            ends.settled if isolation is IsolationLevel.READ_COMMITTED else ends.written, ends.leader_epoch
+        )
 
     def first(self, _: object, opened: Iterable[Place]) -> dict[Place, int]:
         self.read += opened
@@ -73,31 +75,33 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
 
 
 @pytest.fixture
-def cluster(brokers: Brokers) -> Cluster:
+def cluster(brokers: Brokers) -> DoubtFinder:
     config = Config.model_validate(
         {
             "kafka": {"bootstrap.servers": "nobody:1"},
             "delay_topics": [{"name": "d", "default_target": "a.out", "allowed_targets": ["a.*"]}],
         }
     )
-    return Cluster(config, config.delay_topics[0], 0, cast("AdminClient", brokers))
+    return DoubtFinder(config, config.delay_topics[0], 0, cast("AdminClient", brokers))
 
 
 @pytest.fixture
-def known(cluster: Cluster) -> StoredState:
+def known(cluster: DoubtFinder) -> StoredState:
     rules = cluster._config.rules_for(cluster._topic)
     return StoredState(Progress(0, BEFORE_ALL, 0), "id", RuleHistory.beginning(0, rules))
 
 
-def test_where_everything_is_settled_no_record_is_read(brokers: Brokers, cluster: Cluster, known: StoredState) -> None:
+def test_where_everything_is_settled_no_record_is_read(
+    brokers: Brokers, cluster: DoubtFinder, known: StoredState
+) -> None:
     assert cluster.look(known) == {}
     assert brokers.read == []
 
 
 def test_only_open_places_that_may_be_written_to_are_read(
-    brokers: Brokers, cluster: Cluster, known: StoredState
+    brokers: Brokers, cluster: DoubtFinder, known: StoredState
 ) -> None:
-    brokers.ends |= {OUT: Ends(5, 9, 3), OUT1: Ends(6, 9, 3), ("b.other", 0): Ends(1, 9, 3)}
+    brokers.ends |= {OUT: PlaceEnds(5, 9, 3), OUT1: PlaceEnds(6, 9, 3), ("b.other", 0): PlaceEnds(1, 9, 3)}
     brokers.first_epochs = {OUT: 3, OUT1: 2}
     assert cluster.look(known) == {OUT1: Doubt(6, 9, 2)}
     assert brokers.read == [OUT, OUT1]
@@ -105,7 +109,7 @@ def test_only_open_places_that_may_be_written_to_are_read(
 
 @pytest.mark.parametrize("how", ["leaderless", "silent"])
 def test_a_place_without_an_answer_is_in_doubt_until_it_answers(
-    brokers: Brokers, cluster: Cluster, known: StoredState, how: str
+    brokers: Brokers, cluster: DoubtFinder, known: StoredState, how: str
 ) -> None:
     getattr(brokers, how).add(OUT)
     doubts = cluster.look(known)
@@ -114,50 +118,50 @@ def test_a_place_without_an_answer_is_in_doubt_until_it_answers(
     getattr(brokers, how).clear()
     assert cluster.look_again(doubts) == {}
     # The transaction that is open there now began under an earlier leader.
-    brokers.ends[OUT], brokers.first_epochs[OUT] = Ends(5, 9, 3), 2
+    brokers.ends[OUT], brokers.first_epochs[OUT] = PlaceEnds(5, 9, 3), 2
     assert cluster.look_again(doubts) == {OUT: Doubt(5, 9, 2)}
 
 
-def test_a_doubt_ends_once_the_records_of_the_first_look_are_settled(brokers: Brokers, cluster: Cluster) -> None:
-    brokers.ends[OUT] = Ends(7, 30, 3)
+def test_a_doubt_ends_once_the_records_of_the_first_look_are_settled(brokers: Brokers, cluster: DoubtFinder) -> None:
+    brokers.ends[OUT] = PlaceEnds(7, 30, 3)
     assert cluster.look_again({OUT: Doubt(5, 9, 2)}) == {OUT: Doubt(7, 9, 2)}
-    brokers.ends[OUT] = Ends(9, 30, 3)
+    brokers.ends[OUT] = PlaceEnds(9, 30, 3)
     assert cluster.look_again({OUT: Doubt(5, 9, 2)}) == {}
     assert brokers.read == []
 
 
 def test_a_first_record_that_could_not_be_read_is_read_again(
-    brokers: Brokers, cluster: Cluster, known: StoredState
+    brokers: Brokers, cluster: DoubtFinder, known: StoredState
 ) -> None:
-    brokers.ends[OUT] = Ends(5, 9, 3)
+    brokers.ends[OUT] = PlaceEnds(5, 9, 3)
     doubts = cluster.look(known)
     assert doubts == {OUT: Doubt(5, 9, None)}
-    brokers.ends[OUT] = Ends(5, 30, 3)
+    brokers.ends[OUT] = PlaceEnds(5, 30, 3)
     assert cluster.look_again(doubts) == doubts
     brokers.first_epochs[OUT] = 3
     assert cluster.look_again(doubts) == {}
     brokers.first_epochs.clear()
-    brokers.ends[OUT] = Ends(9, 30, 3)
+    brokers.ends[OUT] = PlaceEnds(9, 30, 3)
     assert cluster.look_again(doubts) == {}
 
 
-def test_a_topic_that_is_gone_is_no_reason_to_wait(brokers: Brokers, cluster: Cluster) -> None:
+def test_a_topic_that_is_gone_is_no_reason_to_wait(brokers: Brokers, cluster: DoubtFinder) -> None:
     del brokers.ends[OUT]
     assert cluster.look_again({OUT: None, OUT1: Doubt(5, 10, 2)}) == {OUT1: Doubt(9, 10, 2)}
 
 
 @pytest.mark.parametrize("place", [SNAPSHOTS, REJECTED])
 def test_a_place_that_the_router_cannot_do_without_is_waited_for(
-    brokers: Brokers, cluster: Cluster, known: StoredState, place: Place
+    brokers: Brokers, cluster: DoubtFinder, known: StoredState, place: Place
 ) -> None:
-    brokers.ends[place], brokers.first_epochs[place] = Ends(5, 9, 3), 2
+    brokers.ends[place], brokers.first_epochs[place] = PlaceEnds(5, 9, 3), 2
     with pytest.raises(NotYetError, match=f"{place[0]}/0: the transaction that is open .* describe-producers"):
         cluster.look(known)
 
 
-def test_the_state_is_waited_for_whoever_has_it_open(brokers: Brokers, cluster: Cluster) -> None:
+def test_the_state_is_waited_for_whoever_has_it_open(brokers: Brokers, cluster: DoubtFinder) -> None:
     cluster.wait_for_state()
-    brokers.ends[STATE] = Ends(5, 9, 3)
+    brokers.ends[STATE] = PlaceEnds(5, 9, 3)
     with pytest.raises(NotYetError, match=r"hides the end of d\.delay-state/0 from offset 5 on.* end-transaction d/0"):
         cluster.wait_for_state()
     brokers.silent.add(STATE)

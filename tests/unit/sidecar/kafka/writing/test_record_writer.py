@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from sidecar.config.model import Config
 from sidecar.kafka.writing import record_writer
-from sidecar.kafka.writing.record_writer import OutcomeUnknownError, RecordWriter, Written
+from sidecar.kafka.writing.record_writer import OutcomeUnknownError, RecordWriter, WrittenRecord
 
 CONFIG = Config.model_validate({"kafka": {"bootstrap.servers": "x:1"}, "delay_topics": [{"name": "d"}]})
 
@@ -59,8 +59,8 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
 def test_a_record_that_was_taken(broker: Broker) -> None:
     broker.answers = [None, None]
     writer = RecordWriter(CONFIG)
-    assert writer.write("d", None, b"v", [("h", None)]) == Written(3, 17, 1_000)
-    assert writer.write("d", b"k", None, []) == Written(3, 17, 1_000)
+    assert writer.write("d", None, b"v", [("h", None)]) == WrittenRecord(3, 17, 1_000)
+    assert writer.write("d", b"k", None, []) == WrittenRecord(3, 17, 1_000)
     assert broker.sent == [("d", b"v", None, [("h", None)]), ("d", None, b"k", [])]
     writer.close()
     assert (broker.made, broker.flushed) == (1, 1)

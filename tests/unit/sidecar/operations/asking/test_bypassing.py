@@ -10,11 +10,11 @@ from confluent_kafka.admin import OffsetSpec
 from sidecar.cluster.topics.findings import Level
 from sidecar.config.model import Config
 from sidecar.kafka.client import clients
-from sidecar.kafka.client.admin import Told
+from sidecar.kafka.client.admin import LogOffset
 from sidecar.operations.asking import bypassing
 from sidecar.operations.asking.bypassing import targets_of, told
 from sidecar.operations.status import target_tails
-from sidecar.operations.status.target_tails import NEWEST, Tail, bypassed_by, tails
+from sidecar.operations.status.target_tails import NEWEST, TargetTail, bypassed_by, tails
 
 CONFIG = Config.model_validate(
     {
@@ -54,9 +54,9 @@ def test_targets_are_all_that_records_may_be_released_to() -> None:
 
 def test_what_was_written_past_the_delay_topic_is_warned_of_with_the_topic_to_write_to() -> None:
     read = {
-        "audit": Tail(5),
-        "orders": Tail(90, 7, "deliver-at", "orders/2/17", 5),
-        "eu.a": Tail(3, 1, "deliver-to", "eu.a/0/1", 5, "not all of them came within 5 s"),
+        "audit": TargetTail(5),
+        "orders": TargetTail(90, 7, "deliver-at", "orders/2/17", 5),
+        "eu.a": TargetTail(3, 1, "deliver-to", "eu.a/0/1", 5, "not all of them came within 5 s"),
     }
     targets = {"audit": ["audit.delay"], "orders": ["orders.delay", "audit.delay"], "eu.a": ["audit.delay"]}
     bypassed, other, unread = told(targets, read)
@@ -127,15 +127,17 @@ class Consumer:
 
 def read(
     monkeypatch: pytest.MonkeyPatch, partitions: dict[str, int], ends: dict[tuple[str, int], Any], *messages: Message
-) -> tuple[dict[str, Tail], Consumer]:
+) -> tuple[dict[str, TargetTail], Consumer]:
     """Read targets whose partitions have these ends or errors, with a consumer that hands over these messages."""
     consumer = Consumer([*messages])
 
-    def offsets(_: Any, wanted: dict[Any, OffsetSpec], __: IsolationLevel) -> dict[Any, Told | KafkaError]:
-        told: dict[Any, Told | KafkaError] = {}
+    def offsets(_: Any, wanted: dict[Any, OffsetSpec], __: IsolationLevel) -> dict[Any, LogOffset | KafkaError]:
+        told: dict[Any, LogOffset | KafkaError] = {}
         for place, spec in wanted.items():
             end = ends.get(place, 0)
-            told[place] = end if isinstance(end, KafkaError) else Told(end if spec is OffsetSpec.latest() else 0, None)
+            told[place] = (
+                end if isinstance(end, KafkaError) else LogOffset(end if spec is OffsetSpec.latest() else 0, None)
+            )
         return told
 
     monkeypatch.setattr(target_tails, "offsets", offsets)
@@ -159,7 +161,7 @@ def test_the_newest_records_of_each_partition_are_read_and_no_others(monkeypatch
     ]
     found, consumer = read(monkeypatch, {"orders": 3, "audit": 1}, ends, *messages)
     assert consumer.assigned == {("orders", 0): 1_000 - NEWEST, ("orders", 1): 0}, "what is empty is not read"
-    assert found == {"orders": Tail(3, 2, "deliver-at", "orders/0/950", 1_950), "audit": Tail()}
+    assert found == {"orders": TargetTail(3, 2, "deliver-at", "orders/0/950", 1_950), "audit": TargetTail()}
     assert consumer.is_closed
 
 
@@ -191,9 +193,9 @@ def test_all_targets_that_exist_are_read(monkeypatch: pytest.MonkeyPatch) -> Non
     admin = SimpleNamespace(list_topics=lambda timeout: SimpleNamespace(topics=there if timeout else {}))
     asked: list[dict[str, int]] = []
 
-    def tails_of(_: Any, __: Any, partitions: dict[str, int]) -> dict[str, Tail]:
+    def tails_of(_: Any, __: Any, partitions: dict[str, int]) -> dict[str, TargetTail]:
         asked.append(partitions)
-        return {name: Tail(1, 1, "deliver-at", f"{name}/0/0") for name in partitions}
+        return {name: TargetTail(1, 1, "deliver-at", f"{name}/0/0") for name in partitions}
 
     monkeypatch.setattr(bypassing, "tails", tails_of)
     found = [*bypassing.findings(CONFIG, cast("Any", admin))]

@@ -10,7 +10,7 @@ from index.rule_history import RuleHistory
 from index.rules import Rules
 from sidecar.cluster.topics.findings import Level
 from sidecar.config.delay_topic import DelayTopicConfig
-from sidecar.operations.asking.needed_records import Needed, compared, needed_from
+from sidecar.operations.asking.needed_records import NeededRecord, compared, needed_from
 from snapshots.state import StoredState
 from tests.support.manifests import manifest
 
@@ -20,8 +20,8 @@ KEEPS_MS = 60_000
 HISTORY = RuleHistory.beginning(0, Rules(topic="orders.delay", default_target="orders"))
 
 
-def needed(*ages_ms: int) -> list[Needed]:
-    return [Needed(number, 10 * number, NOW_MS - age_ms) for number, age_ms in enumerate(ages_ms)]
+def needed(*ages_ms: int) -> list[NeededRecord]:
+    return [NeededRecord(number, 10 * number, NOW_MS - age_ms) for number, age_ms in enumerate(ages_ms)]
 
 
 @pytest.mark.parametrize("ages_ms", [(), (0,), (KEEPS_MS, 5)])

@@ -7,34 +7,36 @@ import pytest
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.operations.controls import ordering
-from sidecar.operations.controls.ordering import Order, UnknownPartitionError, carry_out, together
+from sidecar.operations.controls.ordering import ControlOrder, UnknownPartitionError, carry_out, together
 from sidecar.operations.controls.receipts import (
     Cancelled,
     ChangedError,
     NoReceiptError,
     NothingPendingError,
     NotMovedError,
-    Told,
+    ReceiptAnswer,
 )
 
 TOPIC = DelayTopicConfig(name="d")
-ORDER = Order(b"order-7")
-MOVE = Order(b"order-7", moves_to=("deliver-after", b"5000"))
+ORDER = ControlOrder(b"order-7")
+MOVE = ControlOrder(b"order-7", moves_to=("deliver-after", b"5000"))
 WRITTEN = {0: 17, 1: 4}
-NOTHING = Told("not-pending")
-CHANGED = Told("changed")
-CANCELLED = Told("cancelled", (Cancelled(1, 2, 8_000), Cancelled(1, 3, 9_000)))
+NOTHING = ReceiptAnswer("not-pending")
+CHANGED = ReceiptAnswer("changed")
+CANCELLED = ReceiptAnswer("cancelled", (Cancelled(1, 2, 8_000), Cancelled(1, 3, 9_000)))
 
 
 def test_a_control_carries_the_id_and_when_it_must_be_due() -> None:
     assert ORDER.headers == [("deliver-cancel", b"order-7")]
-    assert Order(b"a", 70).headers == [("deliver-cancel", b"a"), ("deliver-if-due", b"70")]
+    assert ControlOrder(b"a", 70).headers == [("deliver-cancel", b"a"), ("deliver-if-due", b"70")]
     assert MOVE.headers == [("deliver-move", b"order-7"), ("deliver-after", b"5000")]
 
 
-@pytest.mark.parametrize("order", [Order(b"order-7", partition=2), Order(b"order-7", None, 99, MOVE.moves_to)])
+@pytest.mark.parametrize(
+    "order", [ControlOrder(b"order-7", partition=2), ControlOrder(b"order-7", None, 99, MOVE.moves_to)]
+)
 def test_a_partition_that_is_not_there_is_named_before_anything_is_asked(
-    order: Order, monkeypatch: pytest.MonkeyPatch
+    order: ControlOrder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ordering, "partitions_of", lambda *_: 2)
     config = Config.model_validate({"kafka": {"bootstrap.servers": "b:1"}, "delay_topics": [{"name": "d"}]})
@@ -43,9 +45,9 @@ def test_a_partition_that_is_not_there_is_named_before_anything_is_asked(
 
 
 @pytest.mark.parametrize("other", [NOTHING, CHANGED])
-def test_one_partition_that_holds_the_id_is_enough(other: Told) -> None:
+def test_one_partition_that_holds_the_id_is_enough(other: ReceiptAnswer) -> None:
     found = together(ORDER, {0: other, 1: CANCELLED}, WRITTEN, TOPIC)
-    assert found == Told("cancelled", (Cancelled(1, 2, 8_000), Cancelled(1, 3, 9_000)))
+    assert found == ReceiptAnswer("cancelled", (Cancelled(1, 2, 8_000), Cancelled(1, 3, 9_000)))
 
 
 def test_what_is_due_at_another_time_is_told_from_what_is_not_there() -> None:
@@ -56,13 +58,13 @@ def test_what_is_due_at_another_time_is_told_from_what_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("found", [{}, {1: CANCELLED}, {1: NOTHING}])
-def test_without_every_receipt_it_is_told_where_to_look(found: dict[int, Told]) -> None:
+def test_without_every_receipt_it_is_told_where_to_look(found: dict[int, ReceiptAnswer]) -> None:
     with pytest.raises(NoReceiptError, match=r"order-7 is cancelled by d/0/17.*d\.receipts, or d\.rejected"):
         together(ORDER, found, WRITTEN, TOPIC)
 
 
 def test_what_is_moved_is_told_with_its_new_time() -> None:
-    moved = Told("moved", (Cancelled(1, 3, 9_000),), 20_000)
+    moved = ReceiptAnswer("moved", (Cancelled(1, 3, 9_000),), 20_000)
     assert together(MOVE, {0: NOTHING, 1: moved}, WRITTEN, TOPIC) == moved
     with pytest.raises(ChangedError, match="nothing was moved"):
         together(MOVE, {0: NOTHING, 1: CHANGED}, WRITTEN, TOPIC)
@@ -71,9 +73,9 @@ def test_what_is_moved_is_told_with_its_new_time() -> None:
 
 
 def test_what_could_not_be_written_again_is_not_told_as_moved() -> None:
-    others = Told("cancelled", (Cancelled(1, 2, 8_000),), why="RECORD_TOO_LARGE: too large")
+    others = ReceiptAnswer("cancelled", (Cancelled(1, 2, 8_000),), why="RECORD_TOO_LARGE: too large")
     assert together(MOVE, {0: NOTHING, 1: others}, WRITTEN, TOPIC) == others
-    stays = Told("not-moved", why="RECORD_TOO_LARGE: too large")
+    stays = ReceiptAnswer("not-moved", why="RECORD_TOO_LARGE: too large")
     with pytest.raises(NotMovedError, match=r"order-7: what is pending in d stays due as before.*RECORD_TOO_LARGE"):
         together(MOVE, {0: CHANGED, 1: stays}, WRITTEN, TOPIC)
 
@@ -82,5 +84,5 @@ def test_the_last_that_a_receipt_names_is_the_one_that_was_moved() -> None:
     """The record was moved before, so it has the offset of that earlier move, which may lie in front of records sent
     since.
     """
-    told = Told("moved", (Cancelled(1, 9, 8_000), Cancelled(1, 7, 9_000)), 20_000)
+    told = ReceiptAnswer("moved", (Cancelled(1, 9, 8_000), Cancelled(1, 7, 9_000)), 20_000)
     assert together(MOVE, {0: NOTHING, 1: told}, WRITTEN, TOPIC).cancelled[-1] == Cancelled(1, 7, 9_000)

@@ -8,7 +8,7 @@ from index.names import hash_of
 from index.progress import Position
 from index.record import Record
 from sidecar.config.delay_topic import DelayTopicConfig
-from sidecar.operations.finding.cache import Cache, Incarnation, Known
+from sidecar.operations.finding.cache import Cache, FinderCaches, Incarnation
 from sidecar.operations.finding.store import Readers, StoredPartition
 from snapshots.id_pages import EncodedPage, encode_pages
 from snapshots.segment import encode_segment
@@ -36,12 +36,12 @@ class Log:
     read = read_large
 
 
-def stored(log: Log, known: Known, topic_id: str = "id") -> StoredPartition:
+def stored(log: Log, known: FinderCaches, topic_id: str = "id") -> StoredPartition:
     return StoredPartition(cast("Readers", log), TOPIC, Incarnation("d", topic_id, "that of its state"), 0, known)
 
 
 def test_a_segment_is_read_once_for_each_topic_of_that_name() -> None:
-    log, known = Log({3: VALUE}), Known()
+    log, known = Log({3: VALUE}), FinderCaches()
     assert [stored(log, known).segment(REF) for _ in range(3)] == [[(5, 1, None)]] * 3
     assert log.asked == [3]
     stored(log, known, "id of another").segment(REF)
@@ -49,7 +49,7 @@ def test_a_segment_is_read_once_for_each_topic_of_that_name() -> None:
 
 
 def test_a_segment_that_is_gone_is_looked_for_again() -> None:
-    log, known = Log({}), Known()
+    log, known = Log({}), FinderCaches()
     assert [stored(log, known).segment(REF) for _ in range(2)] == [None, None]
     assert log.asked == [3, 3]
 
@@ -62,14 +62,14 @@ def encoded(name: bytes, offset: int) -> EncodedPage:
 def test_a_page_is_read_once_and_the_one_that_was_not_asked_for_longest_goes_first() -> None:
     pages = [encoded(b"%d" % number, number) for number in range(3)]
     log = Log({page.ref.record_offset: page.value for page in pages})
-    known = Known(pages=Cache(2 * 40))
+    known = FinderCaches(pages=Cache(2 * 40))
     for number in (0, 1, 0, 2, 0, 1):
         assert stored(log, known).id_page(pages[number].ref)
     assert log.asked == [0, 1, 2, 1]
 
 
 def test_another_page_or_none_is_not_taken_for_it() -> None:
-    page, log, known = encoded(b"a", 0), Log({}), Known()
+    page, log, known = encoded(b"a", 0), Log({}), FinderCaches()
     assert stored(log, known).id_page(page.ref) is None
     log.values[0] = encoded(b"b", 0).value
     assert stored(log, known).id_page(page.ref) is None

@@ -24,7 +24,7 @@ from index.schedule import Schedule
 from sidecar.operations.finding.cache import IdBlocks
 from sidecar.operations.finding.store import Allowance, StoredPartition
 from sidecar.operations.finding.walk import Walk
-from sidecar.operations.finding.wanted import Pending, Place, Wanted
+from sidecar.operations.finding.wanted import PagePlace, Pending, ScheduleFilter
 from snapshots.held import HeldEntry
 from snapshots.segment import StoredEntry
 from snapshots.state import StoredState
@@ -140,7 +140,7 @@ class World(StoredPartition):
         assert isinstance(schedule, Schedule)
         return HeldEntry(row.offset, schedule, row.record)
 
-    def pending(self, wanted: Wanted) -> set[int]:
+    def pending(self, wanted: ScheduleFilter) -> set[int]:
         """By what each record is, one by one."""
         return {row.offset for row in self.rows if self._is_pending(row) and _is_wanted(row, wanted)}
 
@@ -177,7 +177,7 @@ class World(StoredPartition):
         return self.begins
 
 
-def _is_wanted(row: Row, wanted: Wanted) -> bool:
+def _is_wanted(row: Row, wanted: ScheduleFilter) -> bool:
     assert row.due_ms is not None
     begins = wanted.due_from_ms is None or row.due_ms >= wanted.due_from_ms
     ends = wanted.due_to_ms is None or row.due_ms < wanted.due_to_ms
@@ -212,8 +212,8 @@ def _world(seed: int) -> World:
     return world
 
 
-def _wanted(random: Random) -> Wanted:
-    return Wanted(
+def _wanted(random: Random) -> ScheduleFilter:
+    return ScheduleFilter(
         "d",
         random.choice([None, b"id-1"]),
         random.choice([None, 2_200]),
@@ -224,8 +224,8 @@ def _wanted(random: Random) -> Wanted:
 
 
 def _page(
-    world: World, wanted: Wanted, place: Place, most: int, blocks: IdBlocks | None
-) -> tuple[list[Pending], Place | None]:
+    world: World, wanted: ScheduleFilter, place: PagePlace, most: int, blocks: IdBlocks | None
+) -> tuple[list[Pending], PagePlace | None]:
     walk = Walk(0, world.state, wanted, world, Allowance(world.random.randrange(1, 9)), blocks, most)
     return walk.found, walk.read(place)
 
@@ -234,7 +234,7 @@ def _page(
 def test_pages_show_everything_that_is_pending_once(seed: int) -> None:
     world = _world(seed)
     wanted = _wanted(world.random)
-    place: Place | None = Place(0)
+    place: PagePlace | None = PagePlace(0)
     shown: list[int] = []
     known = IdBlocks(span=world.random.randrange(1, 20), most_bytes=world.random.choice([0, 1_200, 1 << 20]))
     while place is not None:
@@ -244,7 +244,7 @@ def test_pages_show_everything_that_is_pending_once(seed: int) -> None:
         assert len(found) <= most
         assert next_from != place
         shown += [each.offset for each in found]
-        place = None if next_from is None else Place.parse(str(next_from))
+        place = None if next_from is None else PagePlace.parse(str(next_from))
         if world.buckets and world.random.random() < 0.3:
             world.merge()
         if world.cursor > world.sealed_to and world.random.random() < 0.1 and not world.skipped:
@@ -256,7 +256,7 @@ def test_pages_show_everything_that_is_pending_once(seed: int) -> None:
 
 def test_it_is_told_what_a_schedule_is_and_nothing_of_its_value() -> None:
     world = World(Random(1), rows=[Row(7, 2_500, "a", b"order-7")])
-    found, next_from = _page(world, Wanted("d"), Place(0), 10, None)
+    found, next_from = _page(world, ScheduleFilter("d"), PagePlace(0), 10, None)
     assert found == [Pending(2_500, 0, 7, ("a",), b"order-7", None, b"other")]
     assert next_from is None
 
@@ -268,8 +268,8 @@ def test_an_occurrence_names_its_series_and_what_recurs_from_now_on_itself() -> 
     shown: list[int | None] = []
     for offset, record in ((3, first), (9, later)):
         stored = _OneRecord(offset, record)
-        walk = Walk(0, state, Wanted("d"), stored, Allowance(10), None, 10)
-        assert walk.read(Place(0)) is None
+        walk = Walk(0, state, ScheduleFilter("d"), stored, Allowance(10), None, 10)
+        assert walk.read(PagePlace(0)) is None
         shown += [each.series for each in walk.found]
     assert shown == [3, 3]
 
@@ -289,17 +289,17 @@ def test_a_page_ends_where_a_segment_is_gone() -> None:
     world = World(Random(1), rows=[Row(offset, 2_500 + offset, "a", b"x") for offset in range(5, 12)])
     world.seal(5, 12)
     world.segments = {number: each for number, each in world.segments.items() if number != 1}
-    walk = Walk(0, world.state, Wanted("d"), world, Allowance(100), None, 100)
-    next_from = walk.read(Place(0))
+    walk = Walk(0, world.state, ScheduleFilter("d"), world, Allowance(100), None, 100)
+    next_from = walk.read(PagePlace(0))
     assert [each.offset for each in walk.found] == [5, 6, 7]
-    assert next_from == Place(0, False, 5, 12, Position(2_507, 7))
-    assert Walk(0, world.state, Wanted("d"), world, Allowance(100), None, 100).read(next_from) == next_from
+    assert next_from == PagePlace(0, False, 5, 12, Position(2_507, 7))
+    assert Walk(0, world.state, ScheduleFilter("d"), world, Allowance(100), None, 100).read(next_from) == next_from
 
 
 @pytest.mark.parametrize("text", ["", "0", "0/tail/3", "0/log/-1", "0/log/1/2", "0/log/1/2/3/4/5", "0/log/1\n"])
 def test_a_place_that_no_page_gave_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="next_from"):
-        Place.parse(text)
+        PagePlace.parse(text)
 
 
 def test_a_segment_that_is_due_at_another_time_is_not_read() -> None:
@@ -307,9 +307,15 @@ def test_a_segment_that_is_due_at_another_time_is_not_read() -> None:
     world.seal(5, 12)
     world.segments = {number: each for number, each in world.segments.items() if number == 1}
     walk = Walk(
-        0, world.state, replace(Wanted("d"), due_from_ms=2_508, due_to_ms=2_511), world, Allowance(100), None, 100
+        0,
+        world.state,
+        replace(ScheduleFilter("d"), due_from_ms=2_508, due_to_ms=2_511),
+        world,
+        Allowance(100),
+        None,
+        100,
     )
-    assert walk.read(Place(0)) is None
+    assert walk.read(PagePlace(0)) is None
     assert [each.offset for each in walk.found] == [8, 9, 10]
 
 
@@ -321,8 +327,8 @@ def test_of_an_id_the_log_is_looked_through_once() -> None:
     known = IdBlocks(span=10)
     for number in range(7):
         world.looked_through = 0
-        walk = Walk(0, world.state, Wanted("d", b"%d" % number), world, Allowance(1_000), known, 1_000)
-        assert walk.read(Place(0)) is None
+        walk = Walk(0, world.state, ScheduleFilter("d", b"%d" % number), world, Allowance(1_000), known, 1_000)
+        assert walk.read(PagePlace(0)) is None
         assert [each.offset for each in walk.found] == list(range(number, 100, 7))
         assert world.looked_through == (10 if number else 100)
 
@@ -335,8 +341,8 @@ def test_of_an_id_only_the_pages_are_read_that_may_have_it(begins: int) -> None:
     world.seal(60, 95)
     world.buckets = tuple(replace(each, segments=tuple(map(world.inline, each.segments))) for each in world.buckets)
     world.begins = begins
-    walk = Walk(0, world.state, Wanted("d", b"17"), world, Allowance(1_000), IdBlocks(span=10), 1_000)
-    assert walk.read(Place(0)) is None
+    walk = Walk(0, world.state, ScheduleFilter("d", b"17"), world, Allowance(1_000), IdBlocks(span=10), 1_000)
+    assert walk.read(PagePlace(0)) is None
     assert [each.offset for each in walk.found] == [17, 67]
     assert 2 <= world.read_pages <= 4
     assert world.looked_through <= 10, "what lies behind S"
@@ -346,6 +352,6 @@ def test_a_page_that_is_damaged_hides_nothing() -> None:
     rows = [Row(offset, 2_500 + offset, "a", b"%d" % (offset % 50)) for offset in range(100)]
     world = World(Random(1), rows=rows, paged=1, damaged=1)
     world.seal(0, 60)
-    walk = Walk(0, world.state, Wanted("d", b"17"), world, Allowance(1_000), IdBlocks(span=10), 1_000)
-    assert walk.read(Place(0)) is None
+    walk = Walk(0, world.state, ScheduleFilter("d", b"17"), world, Allowance(1_000), IdBlocks(span=10), 1_000)
+    assert walk.read(PagePlace(0)) is None
     assert [each.offset for each in walk.found] == [17, 67]

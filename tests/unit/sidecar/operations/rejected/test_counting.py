@@ -9,11 +9,11 @@ import pytest
 from sidecar.config.model import Config
 from sidecar.operations.rejected import counting as module
 from sidecar.operations.rejected.counting import Counting, Counts, newest_of
-from sidecar.operations.rejected.records import Mark, Place, RejectedRecord
+from sidecar.operations.rejected.records import Mark, RecordPosition, RejectedRecord
 
 
 def record(partition: int, offset: int, code: str, topic: str = "d") -> RejectedRecord:
-    place = Place(topic, 0, offset)
+    place = RecordPosition(topic, 0, offset)
     return RejectedRecord(partition, offset, 100 + offset, place, code, "no", 0, None, "", b"k", b"v", [])
 
 

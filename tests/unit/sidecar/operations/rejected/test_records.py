@@ -17,7 +17,7 @@ from sidecar.engine.payload.records import Refused
 from sidecar.engine.release.shortening import shortened
 from sidecar.operations.rejected import records
 from sidecar.operations.rejected.records import MAX_MARKED, Mark, RejectedRecord, mark_headers, read
-from sidecar.operations.rejected.selection import HeaderChanges, Selection, id_names
+from sidecar.operations.rejected.selection import HeaderChanges, RejectedSelection, id_names
 
 REJECTED_MS = 1_800_000_000_000
 CAME: Headers = [("a", None), ("deliver-after", b"PT1H"), ("Deliver-Id", b"x"), ("a", b"")]
@@ -123,22 +123,22 @@ def test_what_is_not_whole_is_known() -> None:
 def test_selections_are_of_one_delay_topic() -> None:
     record = rejected(CAME)
     for yes in (
-        Selection("d"),
-        Selection("d", frozenset({"TARGET_UNKNOWN", "EXPIRED"})),
-        Selection("d", ids=frozenset({b"x", b"y"})),
-        Selection("d", since_ms=REJECTED_MS, until_ms=REJECTED_MS + 1),
+        RejectedSelection("d"),
+        RejectedSelection("d", frozenset({"TARGET_UNKNOWN", "EXPIRED"})),
+        RejectedSelection("d", ids=frozenset({b"x", b"y"})),
+        RejectedSelection("d", since_ms=REJECTED_MS, until_ms=REJECTED_MS + 1),
     ):
         assert yes.takes(record), yes
     for no in (
-        Selection("other"),
-        Selection("d", frozenset({"EXPIRED"})),
-        Selection("d", ids=frozenset({b"y"})),
-        Selection("d", since_ms=REJECTED_MS + 1),
-        Selection("d", until_ms=REJECTED_MS),
+        RejectedSelection("other"),
+        RejectedSelection("d", frozenset({"EXPIRED"})),
+        RejectedSelection("d", ids=frozenset({b"y"})),
+        RejectedSelection("d", since_ms=REJECTED_MS + 1),
+        RejectedSelection("d", until_ms=REJECTED_MS),
     ):
         assert not no.takes(record), no
     with pytest.raises(ConfigError, match=r"NOPE is not a code.*TARGET_UNKNOWN"):
-        Selection("d", frozenset({"NOPE"}))
+        RejectedSelection("d", frozenset({"NOPE"}))
 
 
 def test_an_occurrence_goes_back_alone_and_begins_no_second_series() -> None:

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError
 from sidecar.config.model import Config
 from sidecar.engine.ownership.status import PartitionState, PartitionStatus
 from sidecar.engine.ports import Place
-from sidecar.kafka.client.admin import Told, TopicFacts
+from sidecar.kafka.client.admin import LogOffset, TopicFacts
 from sidecar.operations.status import inquiries
 from sidecar.operations.status.answers import UNSERVED
 from sidecar.operations.status.inquiries import GroupInquiries
@@ -57,10 +57,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[set[Place]]:
     """Note the places of each question for offsets; partition 1 of each topic has no leader."""
     questions: list[set[Place]] = []
 
-    def offsets(_: Any, wanted: Mapping[Place, Any], __: Any) -> dict[Place, Told | KafkaError]:
+    def offsets(_: Any, wanted: Mapping[Place, Any], __: Any) -> dict[Place, LogOffset | KafkaError]:
         questions.append(set(wanted))
         nobody = KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
-        return {place: nobody if place[1] else Told(100, None) for place in wanted}
+        return {place: nobody if place[1] else LogOffset(100, None) for place in wanted}
 
     def facts(_: Any, names: list[str]) -> dict[str, TopicFacts]:
         return {name: TopicFacts(name, "id", 3, 1, frozenset(), {}) for name in names}

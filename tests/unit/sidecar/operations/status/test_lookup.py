@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from index.bucket import Manifest, Placement, SegmentRef
 from index.mask import Mask
 from index.progress import BEFORE_ALL, Behind, Position, Progress
-from index.receipts import Outcome
+from index.receipts import ControlOutcome
 from index.record import Record
 from index.rule_history import RuleHistory
 from index.rules import Rules
@@ -19,8 +19,8 @@ from sidecar.engine.ports import Stored
 from sidecar.operations.status import lookup
 from sidecar.operations.status.answers import Fate, LookupAnswer
 from sidecar.operations.status.lookup import WHY, Lookup
-from sidecar.operations.status.receipt_search import Said
-from sidecar.operations.status.rejected_search import Found
+from sidecar.operations.status.receipt_search import ReceiptContent
+from sidecar.operations.status.rejected_search import FoundRejection
 from sidecar.operations.status.released_search import Copy
 from sidecar.operations.status.searching import NotFinished
 from snapshots.held import HeldEntry, encode_held
@@ -51,8 +51,8 @@ class World:
         self.record: Record | None = RECORD
         self.state: StoredState | None = STATE
         self.more: dict[bytes, bytes] = {}
-        self.rejected: Found | Exception | None = None
-        self.receipt: Said | Exception | None = None
+        self.rejected: FoundRejection | Exception | None = None
+        self.receipt: ReceiptContent | Exception | None = None
         self.copy: Copy | None = None
         self.searched: list[tuple[Any, ...]] = []
         self.searched_targets: list[tuple[Any, ...]] = []
@@ -86,7 +86,7 @@ class World:
         }
         return [Stored(number, key, value) for number, (key, value) in enumerate(values.items())]
 
-    def _search(self, *arguments: Any) -> Found | None:
+    def _search(self, *arguments: Any) -> FoundRejection | None:
         self.searched.append(arguments[2:])
         if isinstance(self.rejected, Exception):
             raise self.rejected
@@ -96,7 +96,7 @@ class World:
         self.searched_targets.append(arguments[2:])
         return self.copy
 
-    def _receipt(self, *arguments: Any) -> Said | None:
+    def _receipt(self, *arguments: Any) -> ReceiptContent | None:
         assert arguments[2:4] == ("d.receipts", 3)
         if isinstance(self.receipt, Exception):
             raise self.receipt
@@ -150,11 +150,11 @@ def test_what_was_cancelled_is_not_told_as_pending_or_released(world: World) -> 
 
 
 def test_the_receipt_that_names_it_says_what_became_of_it(world: World) -> None:
-    world.record, world.receipt = NAMED, Said(77, Outcome.CANCELLED, 2, is_schedule=False)
+    world.record, world.receipt = NAMED, ReceiptContent(77, ControlOutcome.CANCELLED, 2, is_schedule=False)
     for offset in (50, 51):
         found = world(offset)
         assert (found.fate, found.why, found.due_ms) == (Fate.CANCELLED, "by d/3/77", DUE_MS)
-    world.receipt = Said(77, Outcome.REPLACED, 1, is_schedule=True)
+    world.receipt = ReceiptContent(77, ControlOutcome.REPLACED, 1, is_schedule=True)
     assert world(50).fate is Fate.REPLACED
     # The rules of its offset are no longer kept, so it is unknown whether the record had an id.
     world.state = replace(STATE, history=RuleHistory.beginning(100, STRICT))
@@ -166,9 +166,9 @@ def test_the_receipt_that_names_it_says_what_became_of_it(world: World) -> None:
 def test_a_control_is_answered(world: World) -> None:
     world.record = RECORD._replace(headers=[("deliver-cancel", b"a")])
     assert (world(40).fate, world(40).why) == (Fate.UNKNOWN, "it cancels others")
-    world.receipt = Said(40, Outcome.CANCELLED, 2, is_schedule=False)
+    world.receipt = ReceiptContent(40, ControlOutcome.CANCELLED, 2, is_schedule=False)
     assert (world(40).fate, world(40).why) == (Fate.ANSWERED, "its receipt says cancelled: 2 schedules cancelled")
-    world.record, world.receipt = NAMED, Said(40, Outcome.CHANGED, 0, is_schedule=False)
+    world.record, world.receipt = NAMED, ReceiptContent(40, ControlOutcome.CHANGED, 0, is_schedule=False)
     assert (world(40).fate, world(40).why) == (Fate.ANSWERED, "its receipt says changed: 0 schedules cancelled")
 
 
@@ -218,7 +218,7 @@ def test_rejected_by_the_rules_that_held_at_its_offset(world: World) -> None:
 
 
 def test_rejected_at_release(world: World) -> None:
-    world.rejected = Found(Reason.EXPIRED)
+    world.rejected = FoundRejection(Reason.EXPIRED)
     found = world(50)
     assert (found.fate, found.code, found.targets) == (Fate.REJECTED, "EXPIRED", ("out",))
 
@@ -281,7 +281,7 @@ def test_rules_that_are_kept_no_more(world: World) -> None:
     world.state = replace(STATE, history=RuleHistory.beginning(100, STRICT))
     found = world(20)
     assert (found.fate, found.due_ms, found.targets) == (Fate.RELEASED, None, ())
-    world.rejected = Found(Reason.MAX_DELAY_EXCEEDED)
+    world.rejected = FoundRejection(Reason.MAX_DELAY_EXCEEDED)
     assert (world(20).fate, world(20).code) == (Fate.REJECTED, "MAX_DELAY_EXCEEDED")
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from index.receipts import Outcome
-from sidecar.operations.status.receipt_search import Said, _look
+from index.receipts import ControlOutcome
+from sidecar.operations.status.receipt_search import ReceiptContent, _look
 
 
 class Message:
@@ -23,7 +23,7 @@ class Message:
         return [("delay-source", b"forged/3/1"), ("delay-source", self._source)]
 
 
-def look(offset: int, value: bytes | None, source: bytes | None = b"d/3/77") -> Said | None:
+def look(offset: int, value: bytes | None, source: bytes | None = b"d/3/77") -> ReceiptContent | None:
     message: Any = Message(value, source)
     return _look(offset, message)
 
@@ -35,27 +35,27 @@ def receipt(outcome: str, *offsets: int, due: int | None = None, **more: Any) ->
 
 def test_what_it_names_and_its_control() -> None:
     value = receipt("cancelled", 12, 30)
-    wanted = Said(77, Outcome.CANCELLED, 2, is_schedule=False)
+    wanted = ReceiptContent(77, ControlOutcome.CANCELLED, 2, is_schedule=False)
     assert (look(12, value), look(30, value), look(77, value)) == (wanted, wanted, wanted)
     assert look(13, value) is None
 
 
 def test_a_replacement_is_a_schedule_itself() -> None:
     value = receipt("replaced", 12, due=90)
-    assert look(12, value) == Said(77, Outcome.REPLACED, 1, is_schedule=True)
+    assert look(12, value) == ReceiptContent(77, ControlOutcome.REPLACED, 1, is_schedule=True)
     assert look(77, value) is None
 
 
 def test_a_move_is_no_schedule_and_tells_when_another_is_due() -> None:
     value = receipt("moved", 12, due=90)
-    wanted = Said(77, Outcome.MOVED, 1, is_schedule=False, due_ms=90)
+    wanted = ReceiptContent(77, ControlOutcome.MOVED, 1, is_schedule=False, due_ms=90)
     assert (look(12, value), look(77, value)) == (wanted, wanted)
     assert look(12, value.replace(b"90", b"[90]")) is None
 
 
 def test_what_had_no_room_is_counted() -> None:
     value = receipt("cancelled", omitted={"cancelled": 120_000})
-    assert look(77, value) == Said(77, Outcome.CANCELLED, 120_000, is_schedule=False)
+    assert look(77, value) == ReceiptContent(77, ControlOutcome.CANCELLED, 120_000, is_schedule=False)
 
 
 @pytest.mark.parametrize(

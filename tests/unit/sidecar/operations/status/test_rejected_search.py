@@ -12,7 +12,7 @@ from index.schedule import Reason
 from sidecar.config.model import Config
 from sidecar.kafka.client import clients
 from sidecar.operations.status import searching
-from sidecar.operations.status.rejected_search import Found, rejected_code
+from sidecar.operations.status.rejected_search import FoundRejection, rejected_code
 from sidecar.operations.status.searching import NotFinished
 
 CONFIG = Config.model_validate({"kafka": {"bootstrap.servers": "b:1"}})
@@ -112,7 +112,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Rejected:
     return made
 
 
-def find(source: str) -> Found | None:
+def find(source: str) -> FoundRejection | None:
     client: Any = None
     return rejected_code(CONFIG, client, "d.rejected", source, FROM_MS)
 
@@ -120,15 +120,15 @@ def find(source: str) -> Found | None:
 @pytest.mark.parametrize(
     ("source", "found"),
     [
-        ("d/0/3", Found(Reason.TARGET_DENIED)),
-        ("e/0/1", Found(Reason.EXPIRED)),
+        ("d/0/3", FoundRejection(Reason.TARGET_DENIED)),
+        ("e/0/1", FoundRejection(Reason.EXPIRED)),
         ("d/0/1", None),
         ("d/0/5", None),
         ("d/0/30", None),
     ],
     ids=["there", "in another partition", "before that time", "forged", "not there"],
 )
-def test_it_is_found_by_where_it_came_from(topic: Rejected, source: str, found: Found | None) -> None:
+def test_it_is_found_by_where_it_came_from(topic: Rejected, source: str, found: FoundRejection | None) -> None:
     assert find(source) == found
     assert topic.closed
 

@@ -18,7 +18,7 @@ from sidecar.engine.ports import Stored
 from sidecar.kafka.reading.offset_reader import OffsetReader
 from sidecar.process.host import restoring
 from sidecar.process.host.restoring import look_at_backfills
-from snapshots.staged import Intent, Staged, encode_intent, encode_staged, intent_key, staged_key
+from snapshots.staged import Intent, StagedBucket, encode_intent, encode_staged, intent_key, staged_key
 
 RULES = Rules("d", default_target="out")
 
@@ -32,13 +32,13 @@ def staged(
     rules: Rules = RULES,
     topic_id: str = "id",
     empty: bool = False,
-) -> Staged:
+) -> StagedBucket:
     at = Position(50, from_offset)
     segments = () if empty else (SegmentRef(at, at, 1, 100, from_offset + 1_000, Placement.INLINE),)
-    return Staged(job, topic_id, rules, Manifest(0, from_offset, to_offset, None, segments), restores)
+    return StagedBucket(job, topic_id, rules, Manifest(0, from_offset, to_offset, None, segments), restores)
 
 
-def records(*several: Staged) -> list[Stored]:
+def records(*several: StagedBucket) -> list[Stored]:
     return [
         Stored(offset, staged_key(each.job, each.manifest.from_offset), encode_staged(each))
         for offset, each in enumerate(several, 7)
@@ -81,7 +81,7 @@ def test_the_furthest_job_wins_and_all_are_withdrawn() -> None:
         ([], "^$"),
     ],
 )
-def test_what_makes_no_state_is_named(several: list[Staged], why: str) -> None:
+def test_what_makes_no_state_is_named(several: list[StagedBucket], why: str) -> None:
     found, told = restored_from(records(*several), "id", (0, 60), (0, 2_000), RULES)
     assert found is None
     with pytest.raises(AssertionError, match=why):

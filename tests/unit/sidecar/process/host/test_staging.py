@@ -13,7 +13,7 @@ from index.errors import FormatError
 from index.progress import Position
 from index.rules import Rules
 from sidecar.process.host.staging import AGAIN_AFTER_S, StagedAt, Staging
-from snapshots.staged import Staged, encode_staged, intent_key, staged_key
+from snapshots.staged import StagedBucket, encode_staged, intent_key, staged_key
 from tests.support.hand_clock import HandClock
 
 PLACE = StagedAt("d.delay-backfill", "d.delay-snapshots", 3)
@@ -83,7 +83,7 @@ class Client:
 def staged(job: str, *record_offsets: int) -> tuple[bytes, bytes]:
     at = [Position(50 + number, 10 + number) for number in range(len(record_offsets))]
     refs = [SegmentRef(at[n], at[n], 1, 9, offset, Placement.INLINE) for n, offset in enumerate(record_offsets)]
-    made = Staged(job, "id", RULES, Manifest(0, 10, 20, None, tuple(refs)), restores=False)
+    made = StagedBucket(job, "id", RULES, Manifest(0, 10, 20, None, tuple(refs)), restores=False)
     return staged_key(job, 10), encode_staged(made)
 
 
@@ -128,7 +128,7 @@ def test_what_is_staged_is_decoded_and_what_is_withdrawn_is_forgotten(staging: S
     until(lambda: len(staging.waiting(PLACE)) == 2)
     found = staging.waiting(PLACE)
     assert found[key].offset == 5
-    assert isinstance(found[key].staged, Staged)
+    assert isinstance(found[key].staged, StagedBucket)
     assert isinstance(found[staged_key("k", 10)].staged, FormatError)
     assert staging.waiting(PLACE) is found
     client.coming.put(Message(9, key, None))
@@ -145,7 +145,7 @@ def test_segments_that_are_not_there_are_noticed(staging: Staging, client: Clien
         client.coming.put(Message(number, *staged(job, 99, 100 if job == "new" else 99 - 1)))
     until(lambda: len(staging.waiting(PLACE)) == 2)
     found = staging.waiting(PLACE)
-    assert isinstance(found[staged_key("old", 10)].staged, Staged)
+    assert isinstance(found[staged_key("old", 10)].staged, StagedBucket)
     assert "offsets 99 to 100 of d.delay-snapshots/3, which holds [0, 100)" in str(found[staged_key("new", 10)].staged)
 
 

@@ -4,18 +4,18 @@ from random import Random
 
 import pytest
 
-from sidecar.process.host.pool import Turns
+from sidecar.process.host.pool import FairTurns
 
 
 def test_the_first_few_in_line_have_their_turn() -> None:
-    turns = Turns(2, 5.0)
+    turns = FairTurns(2, 5.0)
     assert [turns.has_come(who, 0.0) for who in "abcd"] == [True, True, False, False]
     turns.leave("a")
     assert [turns.has_come(who, 1.0) for who in "dcb"] == [False, True, True]
 
 
 def test_whoever_leaves_the_line_makes_way_for_those_behind() -> None:
-    turns = Turns(1, 5.0)
+    turns = FairTurns(1, 5.0)
     assert [turns.has_come(who, 0.0) for who in "abc"] == [True, False, False]
     turns.leave("b")
     turns.leave("a")
@@ -23,7 +23,7 @@ def test_whoever_leaves_the_line_makes_way_for_those_behind() -> None:
 
 
 def test_one_that_takes_long_keeps_its_turn_and_holds_up_nobody() -> None:
-    turns = Turns(1, 5.0)
+    turns = FairTurns(1, 5.0)
     assert turns.has_come("a", 0.0)
     assert not turns.has_come("b", 4.9)
     assert turns.has_come("b", 5.0)
@@ -32,7 +32,7 @@ def test_one_that_takes_long_keeps_its_turn_and_holds_up_nobody() -> None:
 
 
 def test_to_leave_without_having_been_in_line_does_nothing() -> None:
-    turns = Turns(1, 5.0)
+    turns = FairTurns(1, 5.0)
     turns.leave("a")
     assert turns.has_come("b", 0.0)
 
@@ -41,7 +41,7 @@ def test_to_leave_without_having_been_in_line_does_nothing() -> None:
 def test_turns_are_those_of_a_line_on_paper(seed: int) -> None:
     rng = Random(seed)
     at_once = rng.randint(1, 3)
-    turns = Turns(at_once, 5.0)
+    turns = FairTurns(at_once, 5.0)
     line: list[str] = []
     began_s: dict[str, float] = {}
     now_s = 0.0
