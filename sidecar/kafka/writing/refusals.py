@@ -17,6 +17,9 @@ Meanings that an answer of the broker may have beside "this record":
   producer of Java splits such a batch, librdkafka does not). Such a topic is *crowded*, and gets fewer records between
   two flushes.
 
+* *No answer at all.* A partition without a leader takes no record, and every trial with a record for it would end so.
+  The search fails then; the take-over that follows finds such a partition and holds its records back.
+
 A search is bounded in time, since other records wait for its end. The caller gets the records that are undecided then.
 """
 
@@ -30,7 +33,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from index.protocol.readers import MAX_ID_BYTES
 from index.protocol.record import Record
-from sidecar.kafka.client.errors import is_about_record, is_innocent, is_of_this_record, is_too_large
+from sidecar.kafka.client.errors import is_about_record, is_innocent, is_of_this_record, is_too_large, is_unanswered
 from sidecar.kafka.writing.transactions import OnDelivery
 
 MOST_UNCLEAR: Final = 5
@@ -99,7 +102,8 @@ def find_refused(
     refuse. ``by_size`` says that a record that is refused for its size speaks for all larger records on the same route;
     it does not if batches are compressed.
 
-    Raise KafkaException if the trials end without a verdict about a record: then nothing may be concluded.
+    Raise KafkaException if a record gets no answer, or the trials end without a verdict about a record: then nothing
+    may be concluded, and a caller that tried the same records again would do so for ever.
     """
     findings = Findings(tells_which=tells_which)
     until_s = now_s() + within_s
@@ -122,8 +126,9 @@ def find_refused(
         elif failures:
             groups.append(group)
             unclear += 1
-            if unclear > MOST_UNCLEAR:
-                raise KafkaException(failures[0].error)
+            unanswered = next((each.error for each in failures if is_unanswered(each.error)), None)
+            if unanswered is not None or unclear > MOST_UNCLEAR:
+                raise KafkaException(unanswered or failures[0].error)
         else:
             unclear = 0
     findings.undecided = [each for several in groups for each in several]

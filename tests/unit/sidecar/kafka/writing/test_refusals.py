@@ -14,6 +14,7 @@ from sidecar.kafka.writing.refusals import Findings, Suspect, find_refused
 from sidecar.kafka.writing.transactions import OnDelivery
 
 TRIAL_S = 0.01
+GIVEN_UP_AFTER_S = 7.0
 
 
 @dataclass
@@ -48,6 +49,8 @@ class Broker:
     missing_sequences: bool = True
     trials: int = 0
     now_s: float = 0.0
+    leaderless: frozenset[str] = frozenset()
+    """Topics whose records wait for a leader, each until it is given up."""
     _queued: list[Sent] = field(default_factory=list)
     _gaps: set[str] = field(default_factory=set)
 
@@ -71,6 +74,10 @@ class Broker:
                 batch = own[start : start + self.batch_records]
                 taken = {id(each) for each in batch}
                 self._queued = [each for each in self._queued if id(each) not in taken]
+                if topic in self.leaderless:
+                    self.now_s += GIVEN_UP_AFTER_S
+                    self._tell(batch, KafkaError._MSG_TIMED_OUT)
+                    return len(self._queued)
                 if not self._take(topic, batch):
                     return len(self._queued)
         return 0
@@ -117,6 +124,16 @@ def suspects(broker: Broker, routes: Sequence[tuple[str, ...]], sizes: list[int]
 def found(broker: Broker, those: list[Suspect], **options: Any) -> Findings:
     options.setdefault("by_size", False)
     return find_refused(cast("Producer", broker), those, now_s=lambda: broker.now_s, **options)
+
+
+@pytest.mark.parametrize("within_s", [0.25, 1_000.0])
+def test_a_partition_without_a_leader_ends_the_search_without_a_verdict(within_s: float) -> None:
+    """Otherwise the same transaction would be tried again for ever, and hold up every other record."""
+    broker = Broker(leaderless=frozenset({"away"}))
+    with pytest.raises(KafkaException) as raised:
+        found(broker, suspects(broker, [("out",), ("away",), ("out",)]), within_s=within_s)
+    assert raised.value.args[0].code() == KafkaError._MSG_TIMED_OUT
+    assert broker.trials == 1
 
 
 @pytest.mark.parametrize("tells_which", [True, False])
