@@ -27,7 +27,7 @@ SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
     "delay_topics": DelayTopicConfig,
 }
 WITH_CONTENTS: Final = ("OPERATIONS.md", "API.md", "BENCHMARKS.md", "PRODUCERS.md", "RECIPES.md")
-README_LINES: Final = 130
+README_LINES: Final = 120
 """A first-time visitor reads this much; the rest is a link away."""
 
 
