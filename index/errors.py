@@ -42,7 +42,7 @@ class ClusterTrouble(Enum):
     """The cause of a failed request to the cluster, as far as a decision depends on it."""
 
     UNANSWERED = "no broker has said anything, so brokers may be away"
-    UNREADABLE = "a batch of records that the client cannot read, whatever the brokers do"
+    UNREADABLE = "a batch of records that the client can never read"
     OTHER = "anything else"
 
 
@@ -65,5 +65,5 @@ def changed_on_disk(place: str, why: str) -> str:
     """Describe a batch that fails its checksum on every read, and the first remedy; ``place`` is TOPIC/PARTITION."""
     return (
         f"{place} has a batch that cannot be read ({why}): its bytes have changed on the disk of the broker"
-        " that leads the partition. Let another replica lead it, whose copy may be sound"
+        " that leads the partition. Let another replica lead it: its copy may be sound"
     )

@@ -82,7 +82,7 @@ class Metrics:
             "records_both_times", "Records with deliver-at and deliver-after; deliver-at won", "topic"
         )
         self.without_time = counter(
-            "records_without_time", "Records accepted that name no time, which are released at once", "topic"
+            "records_without_time", "Accepted records that name no time; they are released at once", "topic"
         )
         self.receipts = counter(
             "receipts", "Receipts of records that cancel, replace or move others", "topic", "outcome"
@@ -97,8 +97,8 @@ class Metrics:
         self.truncated = counter(
             "records_rejected_truncated", "Rejected records whose value the rejected topic refused", "topic"
         )
-        self.seal_seconds = histogram("seal_seconds", "From freezing a bucket to its committed manifest", "topic")
-        self.merge_seconds = histogram("merge_seconds", "From choosing buckets to the merged manifest", "topic")
+        self.seal_seconds = histogram("seal_seconds", "Time from freezing a bucket to its committed manifest", "topic")
+        self.merge_seconds = histogram("merge_seconds", "Time from choosing buckets to the merged manifest", "topic")
         self.seal_failures = counter("seal_failures", "Seals and merges given up, to be tried again", "topic")
         self.trim_failures = counter("trim_failures", "DeleteRecords that failed, to be tried again", "topic")
         self.load_failures = counter("load_failures", "Loads of a segment that failed, to be tried again", "topic")
@@ -107,17 +107,20 @@ class Metrics:
             "records_held", "Records that had to wait for their target beyond their due time", "topic", "target"
         )
         self.held_seconds = histogram(
-            "held_seconds", "From due time to release, of records that had to wait for their target", "topic", "target"
+            "held_seconds",
+            "Time from due time to release, of records that had to wait for their target",
+            "topic",
+            "target",
         )
-        self.recovery = histogram("recovery_seconds", "From assignment to active", "topic")
+        self.recovery = histogram("recovery_seconds", "Time from assignment to active", "topic")
         self.renewals = counter(
             "renewals", "Take-overs because a connection was lost, over which a request may have been repeated", "topic"
         )
         self.transactions = counter("transactions", "Transactions by outcome", "topic", "outcome")
         self.throttled = counter(
-            "throttled_seconds", "How long brokers held back what is written, because of quotas", "topic"
+            "throttled_seconds", "Time for which brokers held writes back because of quotas", "topic"
         )
-        self.transaction_seconds = histogram("transaction_seconds", "From begin to the end of commit", "topic")
+        self.transaction_seconds = histogram("transaction_seconds", "Time from begin to the end of commit", "topic")
         build = Info(PREFIX + "build", "Versions", registry=self.registry)
         build.info(
             {

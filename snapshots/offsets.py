@@ -50,7 +50,7 @@ def decode_bitmap(stored: bytes, count: int) -> BitMap64:
     if members != count:
         raise FormatError(f"bitmap of {members} offsets, where {count} are declared")
     if bitmap.serialize() != stored:
-        raise FormatError("bitmap of offsets is not what a router writes: read and written again, it differs")
+        raise FormatError("bitmap of offsets is in a form that no router writes: read and written again, it differs")
     if members and bitmap.max() > MAX_OFFSET:
         raise FormatError(f"bitmap holds {bitmap.max()}, which is no offset")
     return bitmap

@@ -89,11 +89,11 @@ def _show_progress(message: state_pb2.Progress) -> Iterator[str]:
     if message.HasField("inventory"):
         ids, held_keys, mask_keys, transit_keys = inventory_of(message.inventory)
         yield _line("buckets", " ".join(map(str, ids)) or "none")
-        yield _line("held", f"{_count(held_keys, 'record')} of this topic: what waits for its targets")
+        yield _line("held", f"{_count(held_keys, 'record')} of this topic: the records held for their targets")
         if mask_keys:
-            yield _line("mask", f"{_count(mask_keys, 'record')} of this topic: what was cancelled")
+            yield _line("mask", f"{_count(mask_keys, 'record')} of this topic: the offsets of cancelled records")
         if transit_keys:
-            yield _line("in transit", f"{_count(transit_keys, 'record')} of this topic: what was appended and not read")
+            yield _line("in transit", f"{_count(transit_keys, 'record')} of this topic: appended records, not read yet")
 
 
 def _show_mask(offsets: BitMap64) -> Iterator[str]:
@@ -149,7 +149,7 @@ def _show_intent(intent: Intent) -> Iterator[str]:
 def _show_bucket(manifest: Manifest) -> Iterator[str]:
     yield _line("offsets", f"[{manifest.from_offset}, {manifest.to_offset}) of the delay topic")
     if manifest.built_from is not None:
-        yield _line("adopted", f"built from offset {manifest.built_from} on; what lies before is not of this bucket")
+        yield _line("adopted", f"built from offset {manifest.built_from} on; the bucket has no records before it")
     if not manifest.segments:
         yield _line("entries", "none: nothing of these offsets is pending")
         return

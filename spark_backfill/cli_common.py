@@ -73,7 +73,7 @@ def kafka_option(command: Command) -> Command:
         multiple=True,
         metavar="KEY=VALUE",
         help="An option of Spark's Kafka connector, as in kafka.ssl.truststore.location=...; repeatable. "
-        "Needed only for what cannot be derived from the router's [kafka] keys.",
+        "Needed only where the router's [kafka] keys do not tell it.",
     )
     return option(command)
 

@@ -79,7 +79,7 @@ def topic(admin: AdminClient, name: str) -> Topic:
     """Return one topic; raise JobError when it does not exist."""
     found = topics(admin, [name]).get(name)
     if found is None:
-        raise JobError(f"topic {name} does not exist; 'delay-router check' tells what is missing")
+        raise JobError(f"topic {name} does not exist; 'delay-router check' lists the missing topics")
     return found
 
 

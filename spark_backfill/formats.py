@@ -99,10 +99,14 @@ def format_options(of_what: str, *former: str) -> Callable[[Command], Command]:
     made = (
         click.option("--option", *former, "given", multiple=True, metavar="KEY=VALUE", help=f"Option of {of_what}."),
         click.option(
-            "--option-file", "files", multiple=True, metavar="KEY=FILE", help="One that is secret: what the file holds."
+            "--option-file", "files", multiple=True, metavar="KEY=FILE", help="A secret option, read from a file."
         ),
         click.option(
-            "--option-env", "variables", multiple=True, metavar="KEY=VARIABLE", help="The same, from the environment."
+            "--option-env",
+            "variables",
+            multiple=True,
+            metavar="KEY=VARIABLE",
+            help="A secret option, read from the environment.",
         ),
     )
 

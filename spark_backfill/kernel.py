@@ -145,9 +145,9 @@ def found(offers: Iterable[EntryPoint], environ: Mapping[str, str]) -> TaskKerne
 
 def _why_not(native: Native, environ: Mapping[str, str]) -> str:
     if native.interface != INTERFACE:
-        return f"what is installed is of another version (interface {native.interface}, not {INTERFACE})"
+        return f"the installed kernel is of another version (interface {native.interface}, not {INTERFACE})"
     if native.home != HOME.resolve():
-        return f"what is installed is not where the code of the job comes from ({native.home}, {HOME})"
+        return f"the installed kernel is not where the code of the job comes from ({native.home}, {HOME})"
     return native.why_not(environ)
 
 

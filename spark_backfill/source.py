@@ -93,8 +93,8 @@ def connector_options(kafka: Mapping[str, str], overrides: Sequence[str] = ()) -
         unknown = sorted(key for key in kafka if key.startswith(prefix) and key not in _TRANSLATED)
         if unknown and not any(key.startswith(f"kafka.{prefix}") for key in given):
             raise ConfigError(
-                f'kafka."{unknown[0]}" has no counterpart in the Java client that Spark reads with; say what it is'
-                f" there: --kafka-option kafka.{prefix}...=..."
+                f'kafka."{unknown[0]}" has no counterpart in the Java client that Spark reads with; set the keys'
+                f" of that client: --kafka-option kafka.{prefix}...=..."
             )
         options |= {f"kafka.{key}": value for key, value in translate(kafka).items()}
     return options | given

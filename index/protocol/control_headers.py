@@ -67,7 +67,7 @@ def _move(
 ) -> Control | Rejection:
     named = {name for role, (name, _) in others.items() if role not in _TIMES}
     if contradicting := sorted(named | recurs | (given.keys() & {REPLACE})):
-        message = f"{MOVE} beside {contradicting[0]}: of what is moved, everything but its due time stays"
+        message = f"{MOVE} beside {contradicting[0]}: a move changes only the due time of a schedule"
         return Rejection(Reason.AMBIGUOUS_HEADER, message)
     if not any(role in others and others[role][1] is not None for role in _TIMES):
         message = f"{MOVE}: deliver-at or deliver-after says when it is due from now on, and is missing"

@@ -27,7 +27,7 @@ WAIT_S: Final = 120.0
 @json_option
 @side_options
 def pending_command(topic: str, *, as_json: bool, chosen: SideOptions) -> None:
-    """Show what is pending in a delay TOPIC: by when it is due, and by target."""
+    """Count the pending records of a delay TOPIC, by time to go and by target."""
     with chosen as side:
         answer = side.pending(topic)
     if as_json:
@@ -66,7 +66,7 @@ def _place(_: click.Context, __: click.Parameter, given: str) -> tuple[str, int,
 @json_option
 @side_options
 def lookup_command(place: tuple[str, int, int], *, as_json: bool, chosen: SideOptions) -> None:
-    """Tell what became of one record: pending, released, rejected or unknown."""
+    """Show the fate of one record: pending, released, rejected or unknown."""
     with chosen as side:
         answer = side.lookup(*place)
     if as_json:
@@ -118,7 +118,7 @@ def _length_ms(_: click.Context, __: click.Parameter, given: str) -> int:
 
 @click.command("pause")
 @topic_argument(required=False)
-@click.option("--target", default="", metavar="TOPIC", help="Hold back what goes to this target topic instead.")
+@click.option("--target", default="", metavar="TOPIC", help="Hold the records of this target topic instead.")
 @click.option(
     "--for",
     "length_ms",
@@ -127,10 +127,10 @@ def _length_ms(_: click.Context, __: click.Parameter, given: str) -> int:
     callback=_length_ms,
     help="The pause ends by itself after it: 30m, 2h.",
 )
-@click.option("--reason", default="", metavar="TEXT", help="Shown to whoever asks for the status.")
+@click.option("--reason", default="", metavar="TEXT", help="Reason of the pause; the status shows it.")
 @side_options
 def pause_command(topic: str, target: str, *, length_ms: int, reason: str, chosen: SideOptions) -> None:
-    """Stop releasing from a delay TOPIC, or to a target; what comes in is still indexed."""
+    """Stop releasing from a delay TOPIC, or to a target; new records are still indexed."""
     scope = _scope_of(topic, target)
     until_ms = clock.now_ms() + length_ms if length_ms else None
     with chosen as side:
@@ -140,10 +140,10 @@ def pause_command(topic: str, target: str, *, length_ms: int, reason: str, chose
 
 @click.command("resume")
 @topic_argument(required=False)
-@click.option("--target", default="", metavar="TOPIC", help="Give this target topic what was held instead.")
+@click.option("--target", default="", metavar="TOPIC", help="Release the held records of this target topic instead.")
 @side_options
 def resume_command(topic: str, target: str, *, chosen: SideOptions) -> None:
-    """Release again: what has become due meanwhile leaves at once, in order."""
+    """Release again: records that have become due meanwhile leave at once, in order."""
     scope = _scope_of(topic, target)
     with chosen as side:
         side.switch(scope, "paused", on=False)
@@ -152,7 +152,7 @@ def resume_command(topic: str, target: str, *, chosen: SideOptions) -> None:
 
 @click.command("drain")
 @topic_argument()
-@click.option("--wait", is_flag=True, help="Until every partition is drained.")
+@click.option("--wait", is_flag=True, help="Wait until every partition is drained.")
 @click.option(
     "--timeout",
     "timeout_s",
@@ -160,7 +160,7 @@ def resume_command(topic: str, target: str, *, chosen: SideOptions) -> None:
     default=WAIT_S,
     show_default=True,
     metavar="SECONDS",
-    help="With --wait: at most so long.",
+    help="With --wait: the longest wait.",
 )
 @side_options
 def drain_command(topic: str, *, wait: bool, timeout_s: float, chosen: SideOptions) -> None:

@@ -44,15 +44,15 @@ def scope_argument(command: Any) -> Any:
     return click.argument("scope", callback=_scope, shell_complete=_complete_scopes)(command)
 
 
-@policy_group.command("get", short_help="Show what holds and where it comes from, or all policies.")
+@policy_group.command("get", short_help="Show the settings in force with their origin, or all policies.")
 @topic_argument(required=False)
-@click.option("--target", default="", metavar="TOPIC", help="Only what holds for records to this target topic.")
+@click.option("--target", default="", metavar="TOPIC", help="Only the settings for records to this target topic.")
 @json_option
 @side_options
 def get_command(topic: str, target: str, *, as_json: bool, chosen: SideOptions) -> None:
-    """Show what holds for a delay TOPIC and where it comes from, or all policies."""
+    """Show the settings in force for a delay TOPIC with their origin, or all policies."""
     if target and not topic:
-        raise click.UsageError("--target: name the delay topic, too; what holds for a target depends on it")
+        raise click.UsageError("--target: name the delay topic, too; the settings for a target depend on it")
     with chosen as side:
         if topic:
             found = side.effective(topic, target)
@@ -75,11 +75,11 @@ def get_command(topic: str, target: str, *, as_json: bool, chosen: SideOptions) 
         click.echo(f"warning: policy {scope} cannot be understood: {why}", err=True)
 
 
-@policy_group.command("history", short_help="Show who changed which policy, the newest first.")
+@policy_group.command("history", short_help="Show the changes of policies with their authors, the newest first.")
 @json_option
 @side_options
 def history_command(*, as_json: bool, chosen: SideOptions) -> None:
-    """Show who changed which policy, the newest first, as far back as the policies topic goes."""
+    """Show the changes of policies with their authors, the newest first, as far back as the policies topic goes."""
     with chosen as side:
         changes = side.policy_changes()
     if as_json:
@@ -97,7 +97,7 @@ def _change_entry(change: dict[str, Any]) -> tuple[str, str]:
     said = ", ".join(f"{key} = {shown_value(value)}" for key, value in (values or {}).items())
     words = {"by": "by", "through": "through", "from": "address"}
     who = [f"{word} {change[key]}" for word, key in words.items() if change[key]]
-    head = f"{shown_time(change['at_ms'])}  {change['scope']}  {' '.join(who) or 'it is not known by whom'}"
+    head = f"{shown_time(change['at_ms'])}  {change['scope']}  {' '.join(who) or 'author not known'}"
     return head, "(removed)" if values is None else said
 
 

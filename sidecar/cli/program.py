@@ -76,28 +76,28 @@ class Later(click.Command):
 LATER: Final = (
     Later("init", "topics:init_command", "Create missing topics and check existing ones."),
     Later("check", "topics:check_command", "Check configuration, topics, rights and retention."),
-    Later("start-over", "topics:start_over_command", "Release again what a delay partition holds."),
+    Later("start-over", "topics:start_over_command", "Release the records of a delay partition again."),
     Later("end-transaction", "topics:end_transaction_command", "End a forgotten transaction."),
     Later("send", "records:send_command", "Send a record to a delay topic."),
-    Later("status", "status:status_command", "Show what the group of routers holds."),
-    Later("pending", "operations:pending_command", "Show what is pending, by time to go and target."),
-    Later("schedules", "schedules:schedules_command", "Show what is pending, one by one."),
-    Later("lookup", "operations:lookup_command", "Tell what became of one record."),
-    Later("cancel", "schedules:cancel_command", "Cancel what is pending under an id."),
-    Later("move", "schedules:move_command", "Give what is pending under an id another due time."),
+    Later("status", "status:status_command", "Show the partitions of the group of routers."),
+    Later("pending", "operations:pending_command", "Count pending records by time to go and by target."),
+    Later("schedules", "schedules:schedules_command", "List the pending schedules."),
+    Later("lookup", "operations:lookup_command", "Show the fate of one record."),
+    Later("cancel", "schedules:cancel_command", "Cancel the pending schedules of an id."),
+    Later("move", "schedules:move_command", "Give the schedule of an id another due time."),
     Later("pause", "operations:pause_command", "Stop releasing from a delay topic or to a target."),
-    Later("resume", "operations:resume_command", "Release again what was paused."),
+    Later("resume", "operations:resume_command", "End a pause, and release again."),
     Later("drain", "operations:drain_command", "Seal all partitions of a topic and give them up."),
     Later("undrain", "operations:undrain_command", "Serve the partitions of a delay topic again."),
     Later("rejected", "rejected:rejected_group", "Show rejected records, and drive them again."),
-    Later("policy", "policy:policy_group", "Show and change what may be set in operation."),
+    Later("policy", "policy:policy_group", "Show and change the settings of running routers."),
 )
 """Commands, with the line that ``--help`` and a completion show for each."""
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name=PROGRAM)
-@click.option("--verbose", "-v", is_flag=True, help="Show what Kafka clients log, too.")
+@click.option("--verbose", "-v", is_flag=True, help="Show the logs of Kafka clients, too.")
 def cli(verbose: bool) -> None:
     """Deliver Kafka records later: never early, exactly once."""
 
@@ -129,7 +129,7 @@ def demo_command(options: tuple[str, ...]) -> None:
 
 
 @cli.command("dev")
-@click.option("--port", type=click.IntRange(1, 65_535), default=9092, show_default=True, help="Where Kafka answers.")
+@click.option("--port", type=click.IntRange(1, 65_535), default=9092, show_default=True, help="Port of Kafka.")
 def dev_command(port: int) -> None:
     """Run a Kafka and a router of their own until Ctrl-C."""
     from rich.console import Console  # noqa: PLC0415 - as long as it takes to load

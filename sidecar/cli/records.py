@@ -25,29 +25,31 @@ if TYPE_CHECKING:
 @config_option
 @json_option
 @click.option("--at", default="", metavar="INSTANT", help="Due time: RFC 3339 with an offset, or epoch ms.")
-@click.option("--after", default="", metavar="DURATION", help="Due so long from now: 10s, PT15M or milliseconds.")
+@click.option("--after", default="", metavar="DURATION", help="Time from now to the due time: 10s, PT15M or ms.")
 @click.option("--to", multiple=True, metavar="TOPIC", help="Target topic; repeat for several.")
 @click.option("--key", help="Key of the record.")
-@click.option("--deliver-key", help="Key of the released record, when it is another one.")
+@click.option("--deliver-key", help="Key of the released record; default: --key.")
 @click.option("--partition", type=click.IntRange(min=0), help="Partition of the target.")
 @click.option("--id", "deliver_id", default="", help="Your name for this schedule.")
-@click.option("--replace", is_flag=True, help="In place of what is pending under --id in the partition of --key.")
-@click.option("--if-due", "if_due_ms", type=Instant(), help="Only if that is due exactly then: RFC 3339 or ms.")
-@click.option("--wait", "wait_s", type=click.IntRange(1, 600), help="Seconds to wait for what --replace replaces.")
-@click.option("--expire-after", default="", metavar="DURATION", help="Of no use so long after its due time: reject it.")
-@click.option("--every", default="", metavar="DURATION", help="Recurring: so far apart, 10s, PT15M or milliseconds.")
-@click.option("--cron", default="", metavar="FIELDS", help="Recurring: at these minutes, five fields.")
-@click.option("--timezone", default="", metavar="NAME", help="Of --cron, as Europe/Berlin; default: UTC.")
-@click.option("--until", default="", metavar="INSTANT", help="No occurrence is due after it.")
-@click.option("--times", default="", metavar="NUMBER", help="No more occurrences than this.")
-@click.option("--missed", type=click.Choice(["one", "all"]), help="What is released after downtime; default: one.")
+@click.option("--replace", is_flag=True, help="Replace the pending schedule of --id in the partition of --key.")
+@click.option("--if-due", "if_due_ms", type=Instant(), help="Replace only a schedule due exactly then: RFC 3339 or ms.")
+@click.option("--wait", "wait_s", type=click.IntRange(1, 600), help="Seconds to wait for the receipt of --replace.")
+@click.option("--expire-after", default="", metavar="DURATION", help="Reject it later than this after its due time.")
+@click.option("--every", default="", metavar="DURATION", help="Recurring: the period, 10s, PT15M or ms.")
+@click.option("--cron", default="", metavar="FIELDS", help="Recurring: the minutes, in five fields.")
+@click.option("--timezone", default="", metavar="NAME", help="Time zone of --cron, as Europe/Berlin; default: UTC.")
+@click.option("--until", default="", metavar="INSTANT", help="Last due time of an occurrence.")
+@click.option("--times", default="", metavar="NUMBER", help="Most occurrences.")
+@click.option(
+    "--missed", type=click.Choice(["one", "all"]), help="Occurrences to release after downtime; default: one."
+)
 @click.option("--header", "headers", multiple=True, callback=headers_given, metavar="NAME=VALUE", help="A header.")
 @click.option("--value", help="Value of the record.")
 @click.option("--value-file", type=click.File("rb"), help="Read the value from a file; - is stdin.")
-@click.option("--null", "null", is_flag=True, help="No value: a tombstone.")
-@click.option("--lines", is_flag=True, help="One record for each line of stdin.")
+@click.option("--null", "null", is_flag=True, help="Send no value: a tombstone.")
+@click.option("--lines", is_flag=True, help="Send one record for each line of stdin.")
 @click.option(
-    "--force", is_flag=True, help="Send even what will be rejected, and to the delay topic of another router."
+    "--force", is_flag=True, help="Send also records that will be rejected, and to the delay topic of another router."
 )
 def send_command(
     topic: str,

@@ -63,7 +63,7 @@ def rejected_group() -> None:
 @_selecting
 @side_options
 @click.option("--limit", type=click.IntRange(1, 10_000), default=SHOWN, show_default=True, help="Records at most.")
-@click.option("--from", "begin", type=PositionOption(), default="0/0", help="Go on where the page before ended.")
+@click.option("--from", "begin", type=PositionOption(), default="0/0", help="Where the page before ended.")
 def list_command(
     topic: str,
     *,
@@ -107,16 +107,21 @@ def _entry(record: dict[str, Any]) -> tuple[str, str]:
 @_selecting
 @side_options
 @click.option(
-    "--set-header", "put", multiple=True, callback=headers_given, metavar="NAME=VALUE", help="In place of its own."
+    "--set-header",
+    "put",
+    multiple=True,
+    callback=headers_given,
+    metavar="NAME=VALUE",
+    help="Set this header in place of the record's own.",
 )
 @click.option("--drop-header", "drop", multiple=True, metavar="NAME", help="Leave this header out.")
-@click.option("--most", type=click.IntRange(min=1), help="Drive so many records at most; the others wait.")
+@click.option("--most", type=click.IntRange(min=1), help="Most records to drive; the others wait.")
 @click.option(
     "--max-redriven",
     type=click.IntRange(1, 1_000),
     default=3,
     show_default=True,
-    help="Leave what was driven so often already.",
+    help="Leave records that were driven so often already.",
 )
 @click.option("--dry-run", is_flag=True, help="Only count; changes nothing.")
 def redrive_command(

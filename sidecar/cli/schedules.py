@@ -27,9 +27,9 @@ AT_ONCE: Final = 500
 @click.option("--due-from", "due_from_ms", type=Instant(), help="Due at this instant or later: RFC 3339 or ms.")
 @click.option("--due-to", "due_to_ms", type=Instant(), help="Due before this instant.")
 @click.option("--target", default="", metavar="TOPIC", help="To this target topic.")
-@click.option("--key", metavar="KEY", help="With this key; by the API for a token that sees payload.")
+@click.option("--key", metavar="KEY", help="With this key; by --api: only with a +payload token.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=SHOWN, show_default=True, help="Schedules at most.")
-@click.option("--from", "begin", default="", metavar="PLACE", help="Go on where the listing before ended.")
+@click.option("--from", "begin", default="", metavar="PLACE", help="Where the listing before ended.")
 @side_options
 def schedules_command(
     topic: str,
@@ -44,7 +44,7 @@ def schedules_command(
     begin: str,
     chosen: SideOptions,
 ) -> None:
-    """Show what is pending in a delay TOPIC, without values; keys, where they may be seen, with --json."""
+    """List the pending schedules of a delay TOPIC, without values; keys, where they may be seen, with --json."""
     from sidecar.operations.finding.wanted import ScheduleFilter  # noqa: PLC0415 - the help needs no Kafka client
 
     raw_id, raw_key = (None if given is None else given.encode() for given in (deliver_id, key))
@@ -84,10 +84,10 @@ def _control_options(command: Command) -> Command:
     """Add the options of every command that writes a control: id, conditions, partition and time to wait."""
     for option in (
         click.option(
-            "--wait", "wait_s", type=click.IntRange(1, 600), default=10, show_default=True, help="Seconds at most."
+            "--wait", "wait_s", type=click.IntRange(1, 600), default=10, show_default=True, help="Seconds to wait."
         ),
-        click.option("--partition", type=click.IntRange(min=0), help="Where it lies; default: wherever it does."),
-        click.option("--if-due", "if_due_ms", type=Instant(), help="Only what is due exactly then: RFC 3339 or ms."),
+        click.option("--partition", type=click.IntRange(min=0), help="Partition of the schedules; default: any."),
+        click.option("--if-due", "if_due_ms", type=Instant(), help="Only schedules due exactly then: RFC 3339 or ms."),
         json_option,
         config_option,
         click.argument("deliver_id", metavar="ID"),
@@ -109,7 +109,7 @@ def cancel_command(
     partition: int | None,
     wait_s: int,
 ) -> None:
-    """Cancel what is pending in a delay TOPIC under its deliver-id, and wait until that is certain."""
+    """Cancel the pending schedules of a deliver-id in a delay TOPIC, and wait until that is certain."""
     told = _carried_out(topic, deliver_id, config_file, wait_s, if_due_ms=if_due_ms, partition=partition)
     if as_json:
         print_json({"topic": topic, "id": deliver_id, "cancelled": [each.as_json() for each in told.cancelled]})
@@ -120,8 +120,8 @@ def cancel_command(
 
 @click.command("move")
 @_control_options
-@click.option("--at", "at_ms", type=Instant(), help="Due at this instant from now on: RFC 3339 or ms.")
-@click.option("--after", help="Due so long after now: 15m, PT15M, or milliseconds.")
+@click.option("--at", "at_ms", type=Instant(), help="The new due time: RFC 3339 or ms.")
+@click.option("--after", help="Time from now to the new due time: 15m, PT15M or ms.")
 def move_command(
     topic: str,
     deliver_id: str,
@@ -134,7 +134,7 @@ def move_command(
     partition: int | None,
     wait_s: int,
 ) -> None:
-    """Give what is pending in a delay TOPIC under its deliver-id another due time, and wait until that is certain.
+    """Give the schedule of a deliver-id in a delay TOPIC another due time, and wait until that is certain.
 
     Of several in a partition the last is moved, and the others are cancelled.
     """

@@ -28,12 +28,12 @@ WATCH_EVERY_S: Final = 2.0
 @click.command("status")
 @topic_argument(required=False)
 @json_option
-@click.option("--wide", is_flag=True, help="A line a partition, with times as they are.")
+@click.option("--wide", is_flag=True, help="One line for each partition, with exact times.")
 @click.option("--watch", is_flag=True, help="Show it again every two seconds, until Ctrl-C.")
 @click.option("--url", default="", help="One router by itself, at its [http] listen: also totals and lateness.")
 @side_options
 def status_command(topic: str, *, as_json: bool, wide: bool, watch: bool, url: str, chosen: SideOptions) -> None:
-    """Show what the group of routers holds: every delay topic, or one TOPIC.
+    """Show the partitions of the group of routers: every delay topic, or one TOPIC.
 
     Ends with 1 when a partition is served by no router.
     """

@@ -29,7 +29,7 @@ _STRIMZI = "strimzi"
 @json_option
 @click.option("--acls", "only_acls", is_flag=True, help="Print the rights a router needs, as kafka-acls commands.")
 @click.option("--format", "form", type=click.Choice([_SCRIPT, _STRIMZI]), help="With --acls: strimzi for a KafkaUser.")
-@click.option("--principal", metavar="User:NAME", help="With --acls: who the router, or the job, is to the brokers.")
+@click.option("--principal", metavar="User:NAME", help="With --acls: the principal of the router or the job.")
 @click.option(
     "--job",
     "jobs",
@@ -72,13 +72,13 @@ def check_command(
 @click.command("init")
 @config_option
 @json_option
-@click.option("--partitions", type=COUNT, help="Of delay topics that are created; default: the brokers'.")
-@click.option("--replication-factor", type=COUNT, help="Of delay topics that are created; default: the brokers'.")
+@click.option("--partitions", type=COUNT, help="Partitions of created delay topics; default: the brokers'.")
+@click.option("--replication-factor", type=COUNT, help="Replicas of created delay topics; default: the brokers'.")
 @click.option("--create-targets", is_flag=True, help="Create missing target topics too.")
 @click.option(
     "--deliver-existing",
     is_flag=True,
-    help="What delay topics without a state hold was never delivered: deliver it.",
+    help="Deliver the records of delay topics without a state, as never delivered before.",
 )
 # Options that start-over had before it was a command of its own.
 @click.option("--start-over", "place", hidden=True)
@@ -136,7 +136,7 @@ def _next(config_file: Path | None, report: initialisation.InitReport) -> str:
     given = "" if config_file is None else f" --config {shlex.quote(str(config_file))}"
     steps = [f"delay-router check{given}", f"delay-router run{given}"]
     if exit_code(report.findings):
-        return f"next: mend what is marked error, then delay-router init{given}"
+        return f"next: mend each finding marked error, then delay-router init{given}"
     if report.targets_missing:
         steps.insert(0, f"delay-router init --create-targets{given}")
     return f"next: {', then '.join(steps)}"
@@ -172,9 +172,9 @@ def _needed(config: Config, jobs: tuple[str, ...]) -> acls.NeededRights:
 @click.argument("place", metavar="TOPIC/PARTITION", shell_complete=complete_topics)
 @config_option
 @json_option
-@click.option("--yes", is_flag=True, help="Do it; without, only what would be done is shown.")
+@click.option("--yes", is_flag=True, help="Do it; without it the command only shows the steps.")
 def start_over_command(place: str, config_file: Path | None, *, as_json: bool, yes: bool) -> None:
-    """Forget the state of a delay partition: what its delay topic holds is released again."""
+    """Forget the state of a delay partition, and release the records in its delay topic again."""
     _start_over(config_file, place, yes=yes, as_json=as_json)
 
 
@@ -213,9 +213,9 @@ def _start_over(config_file: Path | None, place: str, *, yes: bool, as_json: boo
 @click.argument("place", metavar="WHERE/PARTITION")
 @config_option
 @json_option
-@click.option("--producer-id", type=int, metavar="ID", help="Who has it open, by describe-producers.")
-@click.option("--start-offset", type=int, metavar="N", help="From which offset on, by describe-producers.")
-@click.option("--outcome", type=click.Choice(["committed", "aborted"]), help="How the transaction ended.")
+@click.option("--producer-id", type=int, metavar="ID", help="Producer that has it open, by describe-producers.")
+@click.option("--start-offset", type=int, metavar="N", help="First offset of it, by describe-producers.")
+@click.option("--outcome", type=click.Choice(["committed", "aborted"]), help="Outcome of the transaction.")
 def end_transaction_command(
     partition: str,
     place: str,

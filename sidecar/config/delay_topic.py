@@ -34,11 +34,11 @@ class AliasConfig(Section):
     name: str = Field("", max_length=255, description="The header's name.")
     role: Literal["", "at", "after", "to", "key", "partition", "id", "expire-after", "ignored"] = Field(
         "",
-        description="Which control header it stands for, deliver-<role>; ignored: only removed on release.",
+        description="Role of the control header deliver-<role> that it stands for; ignored: only removed on release.",
     )
     unit: Literal["native", "ms", "s", "us", "be-ms", "rfc3339", "iso8601"] = Field(
         "native",
-        description="How the times of at, after and expire-after are written; native: as deliver-at and deliver-after "
+        description="Format of the times of at, after and expire-after; native: as deliver-at and deliver-after "
         "are; us: microseconds; be-ms: milliseconds as a big-endian binary number of 1 to 8 bytes.",
     )
 
@@ -63,15 +63,14 @@ class AliasConfig(Section):
 class DelayTopicConfig(Section):
     """``[[delay_topics]]``: one delay topic and the rules for its deliveries."""
 
-    name: TopicName = Field(description="The delay topic: what producers write to.")
+    name: TopicName = Field(description="Name of the delay topic, to which producers write.")
     enabled: bool = Field(
         True,
         description="While false, records that come in are treated as when_disabled says; pending ones are released.",
     )
     when_disabled: Literal["reject", "release"] = Field(
         "reject",
-        description="What becomes of records that come in while enabled is false: rejected with DELAY_DISABLED, or "
-        "released at once.",
+        description="Reject records that arrive while enabled is false, with DELAY_DISABLED, or release them at once.",
     )
     default_target: OptionalTopicName = Field("", description="Target topic of records without deliver-to.")
     allowed_targets: tuple[TargetPattern, ...] = Field(
@@ -92,12 +91,12 @@ class DelayTopicConfig(Section):
     )
     on_unreadable: Literal["reject", "stop"] = Field(
         "reject",
-        description="What becomes of a batch that the client cannot read, one that unpacks to more than "
-        "receive.message.max.bytes, say: it is stepped over, counted as lost, and noted in the rejected topic, or the "
-        "partition stops.",
+        description="Reject a batch that the client cannot read, such as one that unpacks to more than "
+        "receive.message.max.bytes: step over it, count it as lost and note it in the rejected topic. Or stop the "
+        "partition.",
     )
     timestamp: Literal["release", "due", "source"] = Field(
-        "release", description="Timestamp of a released record: when it is released, was due, or was sent."
+        "release", description="Timestamp of a released record: the time when it is released, was due, or was sent."
     )
     aliases: tuple[AliasConfig, ...] = Field(
         (),
@@ -107,14 +106,14 @@ class DelayTopicConfig(Section):
     delay_ms: DurationMs = Field(
         0,
         alias="delay",
-        description="How long a record waits that names no time, from its timestamp on: for clients that cannot set "
-        'headers. "0": it is released at once.',
+        description="Delay of records that name no time, from their timestamp on: for clients that cannot set headers. "
+        '"0": they are released at once.',
     )
     spread_ms: DurationMs = Field(
         0,
         alias="spread",
         le=DAY_MS,
-        description="Records due at one instant leave evenly over this span behind it, none early, so that a burst does"
+        description="Records due at one instant leave evenly over this span after it, none early, so that a burst does"
         ' not hit consumers at once; a target may have its own, by policy. "0": as soon as they are due.',
     )
     require_time: StrictBool = Field(
@@ -124,8 +123,8 @@ class DelayTopicConfig(Section):
     )
     unknown_headers: Literal["reject", "ignore"] = Field(
         "reject",
-        description="What becomes of records with a deliver-* header that does not exist: rejected with "
-        "INVALID_SCHEDULE, or the header is only removed on release.",
+        description="Reject records with a deliver-* header that does not exist, with INVALID_SCHEDULE; or ignore the "
+        "header, which is then only removed on release.",
     )
     recurring: StrictBool = Field(
         False,
@@ -137,7 +136,8 @@ class DelayTopicConfig(Section):
         alias="min_period",
         ge=1,
         le=DAY_MS,
-        description="Shortest time between two occurrences of a recurring schedule; what asks for less is rejected.",
+        description="Shortest time between two occurrences of a recurring schedule; a schedule with a shorter one is "
+        "rejected.",
     )
     placement: Literal["inline", "pointer", "auto"] = Field(
         "auto",
@@ -157,7 +157,7 @@ class DelayTopicConfig(Section):
     seal_beyond_ms: DurationMs = Field(
         30_000,
         alias="seal_beyond",
-        description="What is due sooner than this is no reason to seal a bucket: it is released from memory.",
+        description="Entries due sooner than this are no reason to seal a bucket: they are released from memory.",
     )
     time_step_ms: DurationMs = Field(
         300_000, alias="time_step", ge=1_000, description="Longest span of due times in one segment (PIP-195)."
@@ -171,14 +171,14 @@ class DelayTopicConfig(Section):
     )
     trim: bool = Field(
         False,
-        description="Remove from the delay topic what is no longer needed, with DeleteRecords; needs DELETE on it. "
-        "A damaged segment can then not be made good from it any more.",
+        description="Remove records that nobody needs from the delay topic, with DeleteRecords; needs DELETE on it. "
+        "A damaged segment can then no longer be made good from the delay topic.",
     )
     state_topic: OptionalTopicName = Field("", description="Progress and manifests; empty: <name>.delay-state.")
     snapshots_topic: OptionalTopicName = Field("", description="Segments; empty: <name>.delay-snapshots.")
     rejected_topic: OptionalTopicName = Field("", description="Rejected records; empty: <name>.rejected.")
     backfill_topic: OptionalTopicName = Field("", description="Staged backfills; empty: <name>.delay-backfill.")
-    receipts_topic: OptionalTopicName = Field("", description="What became of each control; empty: <name>.receipts.")
+    receipts_topic: OptionalTopicName = Field("", description="Receipts of controls; empty: <name>.receipts.")
 
     @model_validator(mode="after")
     def _delay_within_limit(self) -> Self:

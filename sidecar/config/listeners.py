@@ -44,9 +44,10 @@ class AdminConfig(Listener):
         "changes. Empty: the admin API is off, and nothing listens.",
     )
     tls_cert_file: str = Field("", description="Certificate chain (PEM) of the admin API. Empty: no TLS.")
-    tls_key_file: str = Field("", description="Its private key (PEM), without a password.")
+    tls_key_file: str = Field("", description="Private key (PEM) of the certificate, without a password.")
     tls_client_ca_file: str = Field(
-        "", description="Certificate authorities (PEM): who has no certificate of theirs is refused, token or not."
+        "",
+        description="Certificate authorities (PEM): a client without a certificate of theirs is refused, token or not.",
     )
     allow_plaintext: bool = Field(
         False,
@@ -56,13 +57,13 @@ class AdminConfig(Listener):
     allowed_hosts: Annotated[tuple[HostName, ...], BeforeValidator(_several)] = Field(
         (),
         description="Names, without a port, that a request may give as its Host, besides loopback's and the one of "
-        "`listen`; a browser led here by somebody else's name is turned away.",
+        "`listen`; a browser that comes by another name is refused.",
     )
 
     page: bool = Field(
         False,
-        description="Also serve a page for browsers at `/`, which asks for a token and shows and does what its role "
-        "may; its own files need no token and hold nothing of the cluster.",
+        description="Also serve a page for browsers at `/`. It asks for a token, and offers the views and actions that "
+        "the role of the token allows; its own files need no token and hold no data of the cluster.",
     )
 
     @property

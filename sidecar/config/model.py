@@ -62,15 +62,15 @@ class RouterConfig(Section):
     payload_memory_bytes: SizeBytes = Field(
         512 << 20,
         alias="payload_memory",
-        description="Payload of pending records kept in memory, for all partitions of this process together; when it "
-        "is nearly used up nothing is read for up to 30 s, and then records are read again by themselves when due.",
+        description="Most payload of pending records in memory, for all partitions of this process together. When it "
+        "is nearly used up, nothing is read for up to 30 s, and then each record is read again when it is due.",
     )
     session_timeout_ms: DurationMs = Field(
         10_000,
         alias="session_timeout",
         ge=1_000,
         le=1_800_000,
-        description="After this long without a sign of life the partitions of a router go to another one. "
+        description="Time without a sign of life after which the partitions of a router go to another one. "
         "Brokers refuse less than their group.min.session.timeout.ms (6s).",
     )
     transaction_timeout_ms: DurationMs = Field(
@@ -78,21 +78,21 @@ class RouterConfig(Section):
         alias="transaction_timeout",
         ge=1_000,
         le=900_000,
-        description="The broker aborts a transaction left open this long. "
+        description="Time after which the broker aborts an open transaction. "
         "Brokers refuse more than their transaction.max.timeout.ms (15m).",
     )
     policies_topic: PoliciesTopicName = Field(
         "__delay_router_policies",
         description="Compacted topic of the policies that may be changed while the router runs; the same for all "
-        "routers that are to follow them. Empty: none, and nothing but the configuration decides.",
+        "routers that are to follow them. Empty: no policies, and the configuration alone decides.",
     )
     status_topic: PoliciesTopicName = Field(
         "__delay_router_status",
-        description="Topic in which all routers of the group tell what they hold, so that each can answer for all. "
-        "Empty: none, and a router answers for its own partitions only.",
+        description="Topic in which each router of the group reports its partitions, so that each can answer for all. "
+        "Empty: no reports, and a router answers for its own partitions only.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="Least severe log lines that are written."
+        "info", description="Lowest level of the log lines that are written."
     )
     allow_sasl_plaintext: bool = Field(
         False,
@@ -126,7 +126,7 @@ class Config(Section):
     """The whole configuration, checked for consistency between sections."""
 
     kafka: dict[str, KafkaValue] = Field(
-        description="Handed to librdkafka as it is, security included; bootstrap.servers is required.",
+        description="Settings of librdkafka, passed on unchanged, security included; bootstrap.servers is required.",
     )
     router: RouterConfig = RouterConfig()
     http: HttpConfig = HttpConfig()

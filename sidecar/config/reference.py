@@ -66,7 +66,7 @@ def render_reference() -> str:
         _INTRODUCTION,
         "## `[kafka]`\n",
         _KAFKA,
-        _table(("key", "why, or what to use"), [(f"`{key}`", reason) for key, reason in REFUSED.items()]),
+        _table(("key", "reason, or replacement"), [(f"`{key}`", reason) for key, reason in REFUSED.items()]),
         "Allowed with some values only are:\n",
         _table(("key", "allowed"), [(f"`{key}`", allowed) for key, allowed in LIMITED.items()]),
     ]

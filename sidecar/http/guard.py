@@ -178,9 +178,7 @@ class Guard:
             request.is_quiet = True
             raise _too_fast(wait_s)
         # The answer is the same for every path, so it does not reveal which paths exist.
-        detail = (
-            f"no token that is known; send it as Authorization: Bearer TOKEN; then GET {DOCUMENT} tells what there is"
-        )
+        detail = f"no token that is known; send it as Authorization: Bearer TOKEN; then GET {DOCUMENT} lists the paths"
         raise Refusal(HTTPStatus.UNAUTHORIZED, detail, {"www-authenticate": "Bearer", "connection": "close"})
 
     def _audit(self, request: _Request) -> None:

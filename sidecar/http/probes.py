@@ -37,14 +37,14 @@ MAX_REST_S: Final = 1.0
 FIRST: Final = """kafka-delay-router: probes and metrics
 
 /livez    whether the process works
-/readyz   whether every partition it has is released from, and why not
+/readyz   whether it releases from every partition that it has; if not, why
 /metrics  for Prometheus
 
-The page (/) and the admin API (/api/v1/openapi.json tells what it has) are on a listener of their own, with
+The page (/) and the admin API (/api/v1/openapi.json lists its paths) are on a listener of their own, with
 tokens: [admin] in the configuration.
 """
 
-MISSING: Final = f"No such path. What there is:\n\n{FIRST}"
+MISSING: Final = f"No such path. These exist:\n\n{FIRST}"
 
 PROBES: Final = frozenset({"/livez", "/readyz"})
 

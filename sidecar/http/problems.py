@@ -23,11 +23,11 @@ class Problem(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    type: str = Field("about:blank", description="No page tells more than the title")
+    type: str = Field("about:blank", description="about:blank: no page says more than the title")
     title: str
     status: int
     detail: str
-    request_id: str = Field(description="The router's log names what happened by it")
+    request_id: str = Field(description="Id of the request; the router's log has it, too")
 
 
 class Refusal(Exception):

@@ -105,30 +105,32 @@ class Policy(Section):
     default_target: OptionalTopicName | None = Field(None, description="Target of records without deliver-to.")
     allowed_targets: tuple[TargetPattern, ...] | None = Field(None, description="Topics that deliver-to may name.")
     delay_ms: DurationMs | None = Field(
-        None, alias="delay", description='How long a record waits that names no time; "0": it is released at once.'
+        None, alias="delay", description='Delay of records that name no time; "0": they are released at once.'
     )
     spread_ms: DurationMs | None = Field(
         None,
         alias="spread",
         le=DAY_MS,
-        description='Records due at one instant leave evenly over this span behind it; "0": as soon as they are due.',
+        description='Records due at one instant leave evenly over this span after it; "0": as soon as they are due.',
     )
     require_time: StrictBool | None = Field(None, description="As in the configuration.")
     unknown_headers: Literal["reject", "ignore"] | None = Field(None, description="As in the configuration.")
     placement: Literal["inline", "pointer", "auto"] | None = Field(None, description="As in the configuration.")
     timestamp: Literal["release", "due", "source"] | None = Field(None, description="As in the configuration.")
     expire_after_ms: DurationMs | None = Field(
-        None, alias="expire_after", description='Released later than this after its due time: EXPIRED; "0": no limit.'
+        None,
+        alias="expire_after",
+        description='Reject records later than this after their due time, with EXPIRED; "0": no limit.',
     )
     paused: StrictBool | None = Field(
-        None, description="While true nothing is released; what comes in is still indexed."
+        None, description="While true nothing is released; new records are still indexed."
     )
     paused_until_ms: InstantMs | None = Field(
         None,
         alias="paused_until",
-        description="When the pause of this policy ends by itself, an RFC 3339 instant.",
+        description="Instant at which the pause of this policy ends by itself, in RFC 3339.",
     )
-    paused_reason: Reason | None = Field(None, description="Why this policy pauses; shown in the status.")
+    paused_reason: Reason | None = Field(None, description="Reason of the pause; shown in the status.")
     records_per_second: Count | None = Field(
         None,
         ge=0,
@@ -139,7 +141,7 @@ class Policy(Section):
         None, description='Most payload a second to a target, from all routers together; "0": no limit.'
     )
     drained: StrictBool | None = Field(
-        None, description="While true no partition is served: sealed, committed and given up by its worker."
+        None, description="While true no partition is served: its worker seals it, commits and gives it up."
     )
 
 
@@ -147,7 +149,7 @@ KEYS: Final = {field.alias or name: name for name, field in Policy.model_fields.
 """The attributes of a policy by their names in JSON."""
 
 _RATES_ELSEWHERE: Final = dict.fromkeys(
-    ("records_per_second", "bytes_per_second"), "a rate is what one target takes; set it for target/NAME"
+    ("records_per_second", "bytes_per_second"), "a rate is a limit of one target; set it for target/NAME"
 )
 _ELSEWHERE: Final[Mapping[ScopeKind, Mapping[str, str]]] = {
     ScopeKind.DEFAULT: {

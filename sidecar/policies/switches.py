@@ -34,12 +34,18 @@ class Switch(NamedTuple):
 _TOPIC, _TARGET = ScopeKind.TOPIC, ScopeKind.TARGET
 
 SWITCHES: Final = (
-    Switch(_TOPIC, "pause", "paused", True, "Release nothing from a delay topic; what comes in is still indexed."),
-    Switch(_TOPIC, "resume", "paused", False, "Release again: what has become due meanwhile leaves at once, in order."),
+    Switch(_TOPIC, "pause", "paused", True, "Release nothing from a delay topic; new records are still indexed."),
+    Switch(
+        _TOPIC,
+        "resume",
+        "paused",
+        False,
+        "Release again: records that have become due meanwhile leave at once, in order.",
+    ),
     Switch(_TOPIC, "drain", "drained", True, "Seal and give up every partition, before maintenance; until undrain."),
     Switch(_TOPIC, "undrain", "drained", False, "Serve the partitions of a delay topic again."),
-    Switch(_TARGET, "pause", "paused", True, "Hold back what goes to a target topic, from any delay topic."),
-    Switch(_TARGET, "resume", "paused", False, "Give a target topic what was held for it."),
+    Switch(_TARGET, "pause", "paused", True, "Hold the records of a target topic, from any delay topic."),
+    Switch(_TARGET, "resume", "paused", False, "Release the held records of a target topic."),
 )
 
 

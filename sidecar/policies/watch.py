@@ -95,7 +95,7 @@ class PolicyWatch(TopicFollower):
         self._denied = self._denial() if isinstance(found, Denied) else ""
         if found is None or self._denied:
             if self._table is not NO_POLICIES:
-                why = "what it said last still holds; create it again: delay-router init"
+                why = "the last policies of it still hold; create it again: delay-router init"
                 self._trouble.tell("policies_topic_gone", why, level="error")
             self._answer(asked)
             self._wait_for_question(LOOK_AGAIN_S)

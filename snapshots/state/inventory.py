@@ -38,8 +38,8 @@ from snapshots.state.transit import TRANSIT_PREFIX, transit_key
 _NAMED: Final = 5
 _COUNTED: Final = (
     "records that were held for their targets",
-    "parts of what was cancelled",
-    "lots of what is in transit",
+    "parts of the mask of cancelled offsets",
+    "lots of records in transit",
 )
 
 

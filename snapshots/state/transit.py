@@ -67,7 +67,7 @@ def parse_transit(stored: bytes) -> tuple[Lot, tuple[InTransit, ...]]:
     notes = tuple(InTransit(Position(n.due_ms, n.offset), n.id_hash) for n in message.notes)
     offsets = [note.place.offset for note in notes]
     if not notes or offsets != sorted(set(offsets)) or not 0 <= offsets[0] <= offsets[-1] <= MAX_OFFSET:
-        raise FormatError("what is in transit is nothing, or not in the order of the log")
+        raise FormatError("the records in transit are none, or not in the order of the log")
     for (due_ms, offset), id_hash in notes:
         if due_ms < 0 or len(id_hash) != HASH_BYTES:
             raise FormatError(f"at offset {offset} nothing can be in transit that is due at {due_ms}")

@@ -45,16 +45,36 @@ class _Duration(click.ParamType[int]):
 @click.option("--topic", "names", multiple=True, help="Delay topic to audit; repeatable. Default: all configured.")
 @click.option("--target", "targets", multiple=True, help="Topic to look in; repeatable. Default: all that are allowed.")
 @click.option("--partition", "partitions", multiple=True, type=click.IntRange(0), help="Delay partition; repeatable.")
-@click.option("--from", "start", metavar="WHEN", help="First record: RFC 3339 with an offset, or an offset of the log.")
-@click.option("--to", "end", metavar="WHEN", help="First record that is not judged, in the same way.")
-@click.option("--grace", "grace_ms", type=_Duration(), default="10s", show_default=True, help="How late is lost.")
 @click.option(
-    "--settle", "settle_ms", type=_Duration(), default="120s", show_default=True, help="Wait for open transactions."
+    "--from", "start", metavar="WHEN", help="First record to judge: RFC 3339 with an offset, or an offset of the log."
+)
+@click.option("--to", "end", metavar="WHEN", help="First record not to judge, in the same form.")
+@click.option(
+    "--grace",
+    "grace_ms",
+    type=_Duration(),
+    default="10s",
+    show_default=True,
+    help="Lateness from which a record counts as lost.",
+)
+@click.option(
+    "--settle",
+    "settle_ms",
+    type=_Duration(),
+    default="120s",
+    show_default=True,
+    help="Longest wait for open transactions.",
 )
 @click.option("--output", metavar="PATH", help="Write summary and findings there as Parquet; must not exist yet.")
-@click.option("--by", type=click.Choice(sorted(GROUPS)), default="partition", show_default=True, help="Lines shown.")
 @click.option(
-    "--split-records", type=click.IntRange(1), default=SPLIT_RECORDS, show_default=True, help="Offsets a task."
+    "--by",
+    type=click.Choice(sorted(GROUPS)),
+    default="partition",
+    show_default=True,
+    help="One line for each of these.",
+)
+@click.option(
+    "--split-records", type=click.IntRange(1), default=SPLIT_RECORDS, show_default=True, help="Offsets for each task."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 @conf_option

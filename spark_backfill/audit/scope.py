@@ -134,7 +134,7 @@ def receipts_of(topics: Iterable[DelayTopic], existing: Iterable[str], say: Call
     wanted = {topic.receipts for topic in topics}
     found = wanted & set(existing)
     for name in sorted(wanted - found):
-        say(f"{name} is not there, or must not be seen: controls, and what they have cancelled, count as lost")
+        say(f"{name} is not there, or must not be seen: controls, and records that they cancelled, count as lost")
     return sorted(found)
 
 
@@ -165,8 +165,9 @@ def committed_ends(
         if time.monotonic() > deadline:
             name, partition = held_back[0]
             raise JobError(
-                f"{name}/{partition}: a transaction is open since {settle_s:.0f} s or more, and what it hides cannot be"
-                " judged; find its producer with 'kafka-transactions.sh find-hanging', or wait longer with --settle"
+                f"{name}/{partition}: a transaction is open since {settle_s:.0f} s or more, and the records behind it"
+                " cannot be judged; find its producer with 'kafka-transactions.sh find-hanging', or wait longer with"
+                " --settle"
             )
         if not was_said:
             say(f"waiting for open transactions in {len(held_back)} partitions, the first is {held_back[0]}")

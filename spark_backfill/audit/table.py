@@ -50,11 +50,11 @@ NOTES: Final = {
     "doubled": "more than once in a topic, in a topic too many, both released and rejected, or one of these although a"
     " receipt names it; or named in, or answered by, more than one receipt",
     "early": "appended to a target before the due time",
-    "altered": "key, value or headers differ from what was sent",
+    "altered": "key, value or headers differ from the sent record",
     "astray": "in a topic the record did not ask for",
     FOREIGN: "copies whose origin is not in the delay topic",
     "answered": "controls that are no schedules, each with its receipt",
-    "unprovable": "nowhere, but what is looked at no longer reaches back so far (retention, compaction): no verdict",
+    "unprovable": "nowhere, but the topics no longer reach back so far (retention, compaction): no verdict",
     "unread": "to be released to a topic that was left out; name it with --target",
     "untimed": "in a topic without message.timestamp.type=LogAppendTime: neither early nor late can be judged",
     "illegible": "released, although its schedule cannot be read here; is an alias missing in the configuration?",

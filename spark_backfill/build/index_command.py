@@ -56,7 +56,10 @@ def job_options(default_job: str) -> Callable[[Command], Command]:
             help="Only this one; repeatable; default: all.",
         ),
         click.option(
-            "--job", default=default_job, show_default=True, help="Name of the job; a rerun under it takes its place."
+            "--job",
+            default=default_job,
+            show_default=True,
+            help="Name of the job; a run under the same name replaces it.",
         ),
         click.option(
             "--bucket-records",
@@ -70,7 +73,7 @@ def job_options(default_job: str) -> Callable[[Command], Command]:
             type=click.IntRange(1_000),
             default=250_000,
             show_default=True,
-            help="About how many records one task reads, or sorts and encodes.",
+            help="Approximate number of records that one task reads, or sorts and encodes.",
         ),
     )
 
@@ -118,7 +121,11 @@ def job_options(default_job: str) -> Callable[[Command], Command]:
     help="First offset to index; default: the router's cursor, or the start of the log.",
 )
 @click.option(
-    "--to", "ends", multiple=True, metavar="PARTITION=OFFSET", help="Offset behind the last one; default: end of log."
+    "--to",
+    "ends",
+    multiple=True,
+    metavar="PARTITION=OFFSET",
+    help="Offset after the last one to index; default: the end of the log.",
 )
 def index_command(*, chosen: IndexOptions, starts: tuple[str, ...], ends: tuple[str, ...]) -> None:
     """Build the index of a delay topic in bulk and hand it to the router, which may be running."""

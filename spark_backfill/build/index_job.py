@@ -227,7 +227,7 @@ def _meant(job: Job, text: str) -> JobError | None:
     if is_data_loss(text):
         return JobError(
             f"{job.delay_topic}: retention has removed records while the job read them, and nothing was staged; raise"
-            " the topic's retention, or run the job again for what is left"
+            " the topic's retention, or run the job again for the rest"
         )
     return None
 

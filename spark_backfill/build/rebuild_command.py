@@ -15,16 +15,16 @@ from spark_backfill.cli_common import say
     "--target",
     "targets",
     multiple=True,
-    help="A topic that records were released to and that the configuration no longer allows; repeatable.",
+    help="Former target topic, which the configuration no longer allows; repeatable.",
 )
 @click.option(
     "--released-before",
     metavar="INSTANT",
-    help="Everything due and written by then has left, also where the target topics no longer hold it; epoch "
+    help="Every record due and written by then has left, even where the target topics no longer hold it; epoch "
     "milliseconds or RFC 3339.",
 )
 def rebuild_command(*, chosen: IndexOptions, targets: tuple[str, ...], released_before: str | None) -> None:
-    """Build the index again after its state was lost, leaving out what was released or rejected."""
+    """Build the index again after its state was lost, without the released and rejected records."""
     # Help and wrong usage need not wait for these to load.
     from spark_backfill.build import index_job, rebuild_job  # noqa: PLC0415
 

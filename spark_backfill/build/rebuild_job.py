@@ -44,8 +44,8 @@ def rebuild(
     logs = released.logs_of(admin, released.topics_of(admin, topic, targets))
     if (gone := released.incomplete(admin, logs)) and released_before_ms < 0:
         raise JobError(
-            f"not everything that was released can be seen any more: {', '.join(gone[:5])}. What is missing there would"
-            " be released again; say until when everything due has left: --released-before INSTANT"
+            f"some released records can no longer be seen: {', '.join(gone[:5])}. They would leave again; give the"
+            " instant up to which every due record has left: --released-before INSTANT"
         )
     if not ranges:
         say(f"{topic.name}: nothing was ever written to it; nothing to do")
@@ -64,7 +64,7 @@ def rebuild(
     try:
         return run(spark, job(ranges=ranges), left, say, gone_before_ms=released_before_ms)
     except NeedsOwnerError as found:
-        say(f"{found}; reading what receipts say of that")
+        say(f"{found}; reading the receipts for that")
     receipts = _receipts(admin, topic, known)
     said = answered.answers(spark, connector, topic.name, topic.receipts, receipts, options.task_records)
     gone = [f"{topic.receipts}/{number} begins at offset {log.start}" for number, log in receipts.items() if log.start]

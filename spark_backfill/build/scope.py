@@ -123,7 +123,7 @@ def _problems_of_range(place: str, log: LogRange, start: int, end: int) -> list[
         )
     if start < log.start:
         problems.append(
-            f"{place}: retention has removed what lies below offset {log.start}, and {start} was asked for; leave"
+            f"{place}: retention has removed the records below offset {log.start}, and {start} was asked for; leave"
             " --from out, or start there"
         )
     if start > end:
@@ -162,7 +162,7 @@ def rebuild_ranges(settings: Settings, topic: DelayTopic, known: ClusterFacts, m
     if members:
         raise JobError(
             f"group {settings.group_id} has members ({', '.join(members[:3])}): stop the routers, so that nothing is"
-            " released while it is counted what was. One that is gone already stays until its session_timeout"
+            " released while the job counts. A router that has just stopped stays a member until its session_timeout"
         )
     # Partitions that never held a record have a state, too: `init` has written where they begin.
     standing = [

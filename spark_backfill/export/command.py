@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     default="parquet",
     show_default=True,
     metavar="NAME",
-    help="As Spark's writer names it: orc, avro, csv, json, delta, iceberg, jdbc, ...; table: one of its catalog.",
+    help="A format of Spark's writer: orc, avro, csv, json, delta, iceberg, jdbc, ...; table: one of its catalog.",
 )
 @format_options("Spark's writer of the format")
 @click.option(
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     type=click.Choice(["error", "overwrite", "append"]),
     default="error",
     show_default=True,
-    help="What to do where there is something already.",
+    help="Action where the output already exists.",
 )
 @click.option(
-    "--with", "more", multiple=True, type=click.Choice(["value", "headers"]), help="Have this in it, too; repeatable."
+    "--with", "more", multiple=True, type=click.Choice(["value", "headers"]), help="Write this column, too; repeatable."
 )
 @click.option(
     "--task-records",
     type=click.IntRange(1_000),
     default=250_000,
     show_default=True,
-    help="About how many a task has.",
+    help="Approximate number of records for each task.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @conf_option
@@ -69,7 +69,7 @@ def export_command(
     conf: Sequence[str],
     kafka_options: Sequence[str],
 ) -> None:
-    """Write what is pending of a delay topic as a table, as of one moment; routers may be running.
+    """Write the pending records of a delay topic as a table, as of one moment; routers may be running.
 
     OUTPUT is a path, or the name of a table with --format table, jdbc or another format that has names.
     """
@@ -97,7 +97,7 @@ def export_command(
     if gone := outcome.rows["gone"]:
         say(f"{gone:,} rows are of records that the delay topic does not have any more: released since, or lost")
     if outcome.controls:
-        say(f"{outcome.controls:,} controls are not indexed yet: what they cancel or move is still in the table")
+        say(f"{outcome.controls:,} controls are not indexed yet: schedules that they cancel or move are in the table")
 
 
 def _in_words(outcome: "ExportOutcome") -> str:

@@ -77,7 +77,7 @@ def moments(look: Look, partitions: Iterable[int], say: Callable[[str], None]) -
             if not ends.is_still or (ends.has_open and passed_s < OPEN_S):
                 continue
             if ends.has_open:
-                say(f"partition {partition}: a transaction is open, and what lies behind {ends.log.end} is left out")
+                say(f"partition {partition}: an open transaction hides the records from offset {ends.log.end} on")
             found[partition] = Moment(ends.state, ends.log)
             left.discard(partition)
         if left and passed_s > WAITED_S:

@@ -24,7 +24,9 @@ _JOB: Final = re.compile(r"[a-zA-Z0-9._-]{1,64}")
 @click.command("schedule")
 @click.argument("source", required=False)
 @config_option
-@click.option("--job", required=True, help="Name of this import, part of every deliver-id. Run again: nothing twice.")
+@click.option(
+    "--job", required=True, help="Name of this import, part of every deliver-id; a second run writes no row twice."
+)
 @click.option("--topic", "name", help="Delay topic to write to; needed where several are configured.")
 @click.option(
     "--format",
@@ -32,16 +34,18 @@ _JOB: Final = re.compile(r"[a-zA-Z0-9._-]{1,64}")
     default="parquet",
     show_default=True,
     metavar="NAME",
-    help="As Spark's reader names it: orc, avro, csv, json, xml, delta, iceberg, jdbc, ...; table: one of its catalog.",
+    help="A format of Spark's reader: orc, avro, csv, json, xml, delta, iceberg, jdbc, ...; table: one of its catalog.",
 )
 @click.option("--column", "columns", multiple=True, metavar="NAME=COLUMN", help="Column that holds due, key, ...")
 @click.option("--without", multiple=True, type=click.Choice(OPTIONAL), help="The table has no such column; repeatable.")
-@click.option("--id", "id_column", metavar="COLUMN", help="Column that tells rows apart which are equal otherwise.")
+@click.option("--id", "id_column", metavar="COLUMN", help="Column that differs in rows that are otherwise equal.")
 @format_options("Spark's reader of the format", "--read-option")
 @click.option("--on-invalid", type=click.Choice(["fail", "skip", "divert"]), default="fail", show_default=True)
-@click.option("--divert-to", metavar="PATH", help="Where --on-invalid divert writes invalid rows, as Parquet.")
+@click.option("--divert-to", metavar="PATH", help="Place to which --on-invalid divert writes invalid rows, as Parquet.")
 @click.option("--on-past", type=click.Choice(["release", "fail", "skip"]), default="release", show_default=True)
-@click.option("--batch", type=click.IntRange(1, 100_000), default=10_000, show_default=True, help="Rows a transaction.")
+@click.option(
+    "--batch", type=click.IntRange(1, 100_000), default=10_000, show_default=True, help="Rows for each transaction."
+)
 @click.option("--dry-run", is_flag=True, help="Survey the rows and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @conf_option

@@ -74,7 +74,7 @@ def _of_database(source: str | None, options: Mapping[str, str]) -> dict[str, st
         raise ConfigError("--format jdbc: say which database: --option url=jdbc:..., or --option-file url=FILE")
     told = sorted({"dbtable", "query"} & options.keys())
     if source is not None and told:
-        raise ConfigError(f"--format jdbc: SOURCE and --option {told[0]} both say what to read; give one")
+        raise ConfigError(f"--format jdbc: SOURCE and --option {told[0]} both name the source; give one")
     if source is None and not told:
         raise ConfigError("--format jdbc: SOURCE is missing, the name of a table; or --option query=SELECT...")
     return {**options, **({} if source is None else {"dbtable": source})}

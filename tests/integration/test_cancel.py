@@ -54,7 +54,7 @@ def test_who_replaces_is_told_what_was_replaced_and_whether_the_record_is_delive
         router.start_and_wait()
         first = command(router, "send", delay, "--id", "order-7", "--key", "k", "--after", "1h", "--value", "old")
         place = first.stdout.split()[0]
-        assert "give --key, the key of what is pending" in replace(router, delay, code=2).stderr
+        assert "give --key, the key of the pending schedule" in replace(router, delay, code=2).stderr
         waiting = (delay, "--key", "k", "--wait", "10")
         changed = replace(router, *waiting, "--if-due", "1893456000000", code=1)
         assert "due at another time" in changed.stderr

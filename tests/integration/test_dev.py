@@ -18,7 +18,7 @@ from sidecar.dev.demo.dev import folder
 from sidecar.dev.demo.router import free_port
 from tests.support.paths import ROOT
 
-LAST_LINE: Final = "What arrives in orders, billing, orders.delay.rejected:"
+LAST_LINE: Final = "Records that arrive in orders, billing, orders.delay.rejected:"
 
 
 @contextmanager

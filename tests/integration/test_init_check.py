@@ -174,7 +174,7 @@ def test_state_topic_with_too_many_partitions_cannot_shrink(command: Command, ka
     create_topic(kafka_admin, f"{command.topic}.delay-state", partitions=2, config={"cleanup.policy": "compact"})
     result = command("init", "--partitions", 1)
     assert result.exit_code == 1
-    assert result.output.splitlines()[-1].startswith("next: mend what is marked error")
+    assert result.output.splitlines()[-1].startswith("next: mend each finding marked error")
     assert "2 partitions, but the delay topic has 1" in result.output
     assert "name another state topic" in result.output
 

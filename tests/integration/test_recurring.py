@@ -68,7 +68,10 @@ def test_what_the_delay_topic_does_not_take_ends_a_series_loudly_and_holds_up_no
         assert router.stop() == 0
     assert [record.value for record in stage.records(out)] == [b"small"] * 2
     assert {header(record, "delay-error") for record in ended} == {b"RECORD_TOO_LARGE"}
-    assert all(b"what follows it cannot be written" in (header(each, "delay-error-message") or b"") for each in ended)
+    assert all(
+        b"the record that follows it cannot be written" in (header(each, "delay-error-message") or b"")
+        for each in ended
+    )
 
 
 def test_a_series_that_is_cancelled_has_no_further_occurrence_wherever_the_next_one_is(

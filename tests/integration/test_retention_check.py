@@ -70,7 +70,7 @@ def test_snapshots_topic_may_be_trimmed_and_is_never_removed_by_age(
         ({"cleanup.policy": "compact"}, "warn", "refuses DeleteRecords"),
         ({"cleanup.policy": "delete"}, "warn", "tombstones of released segments are never cleaned"),
         ({"cleanup.policy": "compact,delete", "retention.ms": "604800000"}, "error", "with retention.ms=604800000"),
-        ({"retention.ms": "-1", "retention.bytes": "1000"}, "error", "still pending would be removed"),
+        ({"retention.ms": "-1", "retention.bytes": "1000"}, "error", "segments of pending records would be removed"),
     ):
         alter(kafka_admin, snapshots, settings)
         ((found_level, found_message),) = about(command, "snapshots topic")

@@ -122,7 +122,7 @@ def test_retention_that_cuts_into_what_a_job_reads_fails_it(
     with pytest.raises(JobError, match="retention has removed records while the job read them"):
         index_job.run(spark, job, records, print)
     assert staged(stage, delay) == ([], [])
-    with pytest.raises(JobError, match="retention has removed what lies below offset 100, and 50 was asked for"):
+    with pytest.raises(JobError, match="retention has removed the records below offset 100, and 50 was asked for"):
         index_from(spark, stage, tmp_path, delay, 50)
 
 

@@ -82,7 +82,9 @@ def test_the_compiled_one_brings_the_kernel_where_no_compiler_is(wheels: list[Pa
     native, _ = wheels
     said = _kernels_of(native, tmp_path)
     assert said.router == said.job == "kernel: native\n"
-    assert said.job_of_zip.startswith("kernel: python, since what is installed is not where the code of the job comes")
+    assert said.job_of_zip.startswith(
+        "kernel: python, since the installed kernel is not where the code of the job comes"
+    )
 
 
 def test_the_pure_one_says_that_it_has_none(wheels: list[Path], tmp_path: Path) -> None:

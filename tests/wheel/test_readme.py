@@ -84,7 +84,7 @@ def test_the_first_commands_lead_to_a_delayed_record(
             shown: list[str] = []
             for line in running.stdout:
                 shown.append(line)
-                if line.startswith("What arrives in"):
+                if line.startswith("Records that arrive in"):
                     break
             commands = [line.strip() for line in shown if "--config" in line]
             assert [command.split()[:2] for command in commands] == [

@@ -26,7 +26,7 @@ DESCRIBE_CONFIGS: Final = "DescribeConfigs"
 TOPIC: Final = "topic"
 GROUP: Final = "group"
 TRANSACTIONAL_ID: Final = "transactional-id"
-_SEE_OWN: Final = "see what the brokers have left open of its own transactions"
+_SEE_OWN: Final = "find its own transactions that the brokers have left open"
 LITERAL: Final = "literal"
 PREFIXED: Final = "prefixed"
 
@@ -97,26 +97,26 @@ def _of_delay_topic(topic: DelayTopicConfig) -> Iterator[Acl]:
     def on(name: str, operation: str, why: str) -> Acl:
         return Acl(TOPIC, name, LITERAL, operation, why)
 
-    yield on(topic.name, READ, "index what producers wrote")
-    yield on(topic.name, WRITE, "write again what is moved, or recurs, in the transaction of what it follows")
-    yield on(topic.name, DESCRIBE_CONFIGS, "compare its retention with what is needed")
+    yield on(topic.name, READ, "index the records of producers")
+    yield on(topic.name, WRITE, "write moved schedules and next occurrences, in the transaction of their predecessors")
+    yield on(topic.name, DESCRIBE_CONFIGS, "compare its retention with the longest delay")
     if topic.trim:
-        yield on(topic.name, DELETE, "trim = true: remove what is no longer needed (DeleteRecords)")
+        yield on(topic.name, DELETE, "trim = true: remove records that nobody needs (DeleteRecords)")
     yield on(topic.state, READ, "take over where the last owner stood")
     yield on(topic.state, WRITE, "progress, in the transaction of the released records")
     yield on(topic.state, DESCRIBE_CONFIGS, "check that it is compacted")
     yield on(topic.snapshots, READ, "load segments")
     yield on(topic.snapshots, WRITE, "seal and merge")
-    yield on(topic.snapshots, DELETE, "remove segments of what has been released (DeleteRecords)")
+    yield on(topic.snapshots, DELETE, "remove segments of released records (DeleteRecords)")
     yield on(topic.snapshots, DESCRIBE_CONFIGS, "check that nothing removes segments by age or size")
-    yield on(topic.backfill, READ, "adopt what jobs have staged, and trim nothing that they need")
-    yield on(topic.backfill, WRITE, "withdraw what is adopted, in the transaction that adopts it")
+    yield on(topic.backfill, READ, "adopt the buckets that jobs have staged, and trim nothing that they need")
+    yield on(topic.backfill, WRITE, "withdraw an adopted bucket, in the transaction that adopts it")
     yield on(topic.backfill, DESCRIBE_CONFIGS, "check that it is compacted")
-    yield on(topic.rejected, READ, "look up what was rejected")
+    yield on(topic.rejected, READ, "look up rejected records")
     yield on(topic.rejected, WRITE, "reject")
-    yield on(topic.rejected, DESCRIBE_CONFIGS, "check that it takes whatever the delay topic takes")
-    yield on(topic.receipts, READ, "see what the brokers have left open of it")
-    yield on(topic.receipts, WRITE, "say what became of each control")
+    yield on(topic.rejected, DESCRIBE_CONFIGS, "check that it takes each record that the delay topic takes")
+    yield on(topic.receipts, READ, "find transactions on it that the brokers have left open")
+    yield on(topic.receipts, WRITE, "answer each control")
     yield on(topic.receipts, DESCRIBE_CONFIGS, "check that receipts stay for some days")
 
 

@@ -37,12 +37,12 @@ def needed(config: Config, jobs: Iterable[str]) -> NeededRights:
 
 def _index(config: Config) -> Iterator[Acl]:
     for topic in config.delay_topics:
-        yield _on(topic.name, READ, "read what is to be indexed")
+        yield _on(topic.name, READ, "read the records to index")
         if topic.placement == "auto":
-            yield _on(topic.name, DESCRIBE_CONFIGS, "point into it only where it keeps long enough")
+            yield _on(topic.name, DESCRIBE_CONFIGS, "point into it only where its retention is long enough")
         yield _on(topic.state, READ, "see how far the router is, and by which rules it decides")
         yield _on(topic.snapshots, WRITE, "write segments")
-        yield _on(topic.backfill, READ, "find what an earlier run has staged")
+        yield _on(topic.backfill, READ, "find the buckets that an earlier run has staged")
         yield _on(topic.backfill, WRITE, "stage, in one transaction")
         transactions = f"{config.router.group_id}~{topic.name}~"
         yield Acl(TRANSACTIONAL_ID, transactions, PREFIXED, WRITE, "stage, in one transaction")
@@ -51,8 +51,8 @@ def _index(config: Config) -> Iterator[Acl]:
 
 def _export(config: Config) -> Iterator[Acl]:
     for topic in config.delay_topics:
-        yield _on(topic.name, READ, "read what is not in segments")
-        yield _on(topic.state, READ, "see what is pending")
+        yield _on(topic.name, READ, "read the records that are not in segments")
+        yield _on(topic.state, READ, "see which records are pending")
         yield _on(topic.snapshots, READ, "read segments")
         yield _on(topic.backfill, WRITE, "keep segments from being trimmed meanwhile")
     yield _group(config)
@@ -60,7 +60,7 @@ def _export(config: Config) -> Iterator[Acl]:
 
 def _rebuild(config: Config) -> Iterator[Acl]:
     yield from _index(config)
-    yield from _released(config, "see what was released")
+    yield from _released(config, "find the released records")
 
 
 def _schedule(config: Config) -> Iterator[Acl]:
@@ -76,17 +76,17 @@ def _schedule(config: Config) -> Iterator[Acl]:
 
 def _audit(config: Config) -> Iterator[Acl]:
     for topic in config.delay_topics:
-        yield _on(topic.name, READ, "see what was sent")
+        yield _on(topic.name, READ, "find the records that were sent")
         yield _on(topic.name, DESCRIBE_CONFIGS, "see whether it has append times")
-        yield from _witness(_on(topic.receipts, READ, "see what became of controls"))
-    yield from _released(config, "see what was released, and when")
+        yield from _witness(_on(topic.receipts, READ, "read the receipts of controls"))
+    yield from _released(config, "find the released records, and their times")
     yield _group(config)
 
 
 def _redrive(config: Config) -> Iterator[Acl]:
     for topic in config.delay_topics:
-        yield _on(topic.rejected, READ, "read what was rejected, and what of it was driven again")
-        yield _on(topic.rejected, WRITE, "mark what is driven again, in the same transaction")
+        yield _on(topic.rejected, READ, "read rejected records, and the marks of those driven again")
+        yield _on(topic.rejected, WRITE, "mark the records that are driven again, in the same transaction")
         yield _on(topic.name, WRITE, "drive rejected records again")
         own = f"{config.router.group_id}.{topic.rejected}.redrive"
         yield Acl(TRANSACTIONAL_ID, own, LITERAL, WRITE, "drive each once, and one at a time")
@@ -95,7 +95,7 @@ def _redrive(config: Config) -> Iterator[Acl]:
 
 def _released(config: Config, why: str) -> Iterator[Acl]:
     for topic in config.delay_topics:
-        yield from _witness(_on(topic.rejected, READ, "see what was rejected"))
+        yield from _witness(_on(topic.rejected, READ, "find the rejected records"))
     for acl in _on_targets(config, READ, why):
         yield from _witness(acl)
 

@@ -29,7 +29,7 @@ def findings(config: Config, existing: Iterable[str]) -> Iterator[Finding]:
             )
         for pattern in topic.allowed_targets:
             if kept := [name for name in others if matches(pattern, name)]:
-                yield ok(thing, f"{pattern!r} covers what other routers keep, never a target: {_some(kept)}")
+                yield ok(thing, f"{pattern!r} covers topics of other routers, never a target: {_some(kept)}")
 
 
 def delay_topics_of_others(config: Config, existing: Iterable[str]) -> list[str]:

@@ -106,7 +106,7 @@ def _lost(config: Config, topic: DelayTopicConfig, partition: int, offset: int) 
         f"state topic {topic.state}",
         f"partition {partition} is empty, but group {config.router.group_id} has offset {offset} for {place}: the state"
         " was lost",
-        f"python -m spark_backfill rebuild; or release again what was released: delay-router start-over {place}",
+        f"python -m spark_backfill rebuild; or release its records again: delay-router start-over {place}",
     )
 
 
@@ -115,7 +115,7 @@ def _to_be_asked(topic: DelayTopicConfig, partitions: list[int]) -> Finding:
     return error(
         f"delay topic {topic.name}",
         f"holds, or has held, records in partitions {numbers}, of which {topic.state} has no state: no router starts on"
-        " them, since it may be that they were delivered before",
-        f"where no router ever has, deliver what they hold: {HOW_TO_DELIVER}; where one has, the state was lost:"
+        " them, since their records may have been delivered before",
+        f"where no router has ever delivered them, deliver them: {HOW_TO_DELIVER}; where one has, the state was lost:"
         " python -m spark_backfill rebuild",
     )

@@ -148,7 +148,7 @@ def _beginnings(
         )
     except KafkaException as exception:
         why = error_of(exception).str()
-        yield error(f"state topic {topic.state}", f"what it holds could not be read: {why}", "run init again")
+        yield error(f"state topic {topic.state}", f"its records could not be read: {why}", "run init again")
 
 
 def _of_all_routers(config: Config, replicas: int) -> Iterator[WantedTopic]:

@@ -92,7 +92,7 @@ def _against_max_delay(
         yield error(
             thing,
             f"{keeps}, but max_delay is {spoken_duration(max_delay_ms)} and placement is pointer:"
-            " what is pending longer is lost",
+            " records that are pending longer are lost",
             f'{remedy}; or placement = "inline"',
         )
     elif keeps_ms < max_delay_ms + RETENTION_SLACK_MS:

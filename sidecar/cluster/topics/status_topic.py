@@ -54,7 +54,7 @@ def examine(facts: TopicFacts, bootstrap: str) -> Iterator[Finding]:
     elif retention_ms < LEAST_KEPT_MS:
         problems.append(("retention.ms", f"retention.ms={retention_ms}: reports go before they are read"))
     if facts.number("segment.ms", KEPT_MS) > KEPT_MS:
-        problems.append(("segment.ms", "segment.ms is over an hour: what is in an open segment is never removed"))
+        problems.append(("segment.ms", "segment.ms is over an hour: records in an open segment are never removed"))
     if problems:
         mend = {key: _SETTINGS[key] for key, _ in problems}
         text = "; ".join(message for _, message in problems)

@@ -253,14 +253,14 @@ def _snapshot_policy_problems(thing: str, name: str, settings: dict[str, str], b
     if "delete" in policies and removing:
         yield error(
             thing,
-            f"cleanup.policy={policy} with {', '.join(removing)}: segments of what is still pending would be removed",
+            f"cleanup.policy={policy} with {', '.join(removing)}: segments of pending records would be removed",
             remedy,
         )
     elif policies == {"compact"}:
         yield warn(
             thing,
-            "cleanup.policy=compact: such a topic refuses DeleteRecords, so what was released is only removed by the"
-            " log cleaner; with delete added, and retention.ms=-1 and retention.bytes=-1, it can be trimmed",
+            "cleanup.policy=compact: such a topic refuses DeleteRecords, so only the log cleaner removes segments of"
+            " released records; with delete added, and retention.ms=-1 and retention.bytes=-1, it can be trimmed",
             remedy,
         )
     elif policies != {"compact", "delete"}:

@@ -10,7 +10,7 @@ from sidecar.dev.audit import AuditError, audit
 def main(arguments: Sequence[str] | None = None) -> int:
     """Audit topics from the shell; return exit code 1 when any record is lost, doubled, early, altered or astray."""
     parser = argparse.ArgumentParser(
-        prog="python -m sidecar.dev.audit", description="Count from the topics alone what became of every record."
+        prog="python -m sidecar.dev.audit", description="Count the fate of every record from the topics alone."
     )
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT")
     parser.add_argument("--delay", required=True, nargs="+", metavar="TOPIC[=DEFAULT_TARGET]")

@@ -185,7 +185,9 @@ class _Books:
         if entry.cancels:
             entry.taken_by += (source,)
             if offset >= int(control_offset) or not _takes(control, receipt, entry):
-                self._note("altered", f"{lane}/{offset}: {source} does not ask for what it moves, and names it")
+                self._note(
+                    "altered", f"{lane}/{offset}: {source} does not ask for the schedule that it moves, and names it"
+                )
             return
         entry.named += (receipt.done,)
         if entry.first_offset >= int(control_offset) or not _holds_for(control, receipt, entry):
@@ -228,7 +230,10 @@ class _Books:
         for source, entry in self._entries.items():
             is_move = entry.control is not None and entry.control.action == "move"
             if entry.taken_by and is_move and source not in moved:
-                self._note("altered", f"{source}: named by {entry.taken_by[0]} for what it moves, and moves nothing")
+                self._note(
+                    "altered",
+                    f"{source}: named by {entry.taken_by[0]} for the schedule that it moves, but it moves none",
+                )
         for source, receipt in self._moves:
             entry = self._entries[source]
             is_written = entry.has_moved or bool(entry.taken_by)

@@ -60,7 +60,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="delay-router demo",
         description="Start a Kafka and a router, send orders with delays of 0 to 10 s, cancel one and replace one, "
-        "kill the router in the middle, and count in the topics what became of them. "
+        "kill the router in the middle, and count their fates in the topics. "
         "KAFKA_BOOTSTRAP_SERVERS=HOST:PORT uses a running cluster, in topics of its own that are deleted at the end.",
     )
     parser.add_argument(

@@ -158,7 +158,7 @@ def introduction(bootstrap: str, topics: Topics, router: RouterProcess, page: Pa
         f"Metrics: http://127.0.0.1:{router.port}/metrics",
         f"To look at in a browser: {page.url}",
         f"  which asks for the token {page.token}",
-        f"What is written to {topics.delay} comes out in {topics.orders}, or {topics.billing} by deliver-to.",
+        f"Records written to {topics.delay} come out in {topics.orders}, or {topics.billing} by deliver-to.",
         "",
         "In another terminal:",
         f"  {program} send {topics.delay} --key 42 --value hello --after 10s {given}",
@@ -166,7 +166,7 @@ def introduction(bootstrap: str, topics: Topics, router: RouterProcess, page: Pa
         f"  {program} status {given}",
         "",
         "Ctrl-C ends both, and nothing is kept.",
-        f"What arrives in {', '.join(topics[1:])}:",
+        f"Records that arrive in {', '.join(topics[1:])}:",
     )
 
 

@@ -183,7 +183,7 @@ class Loading:
             raise RefusedError(
                 f"{changed_on_disk(self._place, str(error))}. Pending records of that batch are due."
                 f" Without a sound copy: delay-router start-over {self._place} indexes the delay topic anew,"
-                " rejects that batch as UNREADABLE, and releases again what was released already"
+                " rejects that batch as UNREADABLE, and releases released records again"
             )
 
 

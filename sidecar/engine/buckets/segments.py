@@ -248,8 +248,8 @@ class SegmentSource:
         if len(found) < ref.entries:
             raise RefusedError(
                 f"{what} is lost ({cause}), and the delay topic holds {len(found)} of its {ref.entries} records."
-                f" Restore {self._topic.snapshots}, or go on without them, releasing again what is still in the delay"
-                f" topic: delay-router start-over {self._topic.name}/{self._partition}"
+                f" Restore {self._topic.snapshots}, or go on without the lost records, and release all records in the"
+                f" delay topic again: delay-router start-over {self._topic.name}/{self._partition}"
             )
         self._log.warning("segment_made_good", segment=number, bucket=manifest.bucket_id, records=len(found))
         return sorted(found, key=lambda entry: entry[:2])

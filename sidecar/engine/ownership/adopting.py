@@ -106,7 +106,7 @@ class Adopting:
         elif self._paused_s is None and now_s >= self._not_before_s:
             self._paused_s = now_s
         elif self._paused_s is not None and now_s > self._paused_s + self._limits.adopt_within_s:
-            self._wait_a_while("what is in memory could not be sealed in time")
+            self._wait_a_while("the entries in memory could not be sealed in time")
 
     def request(self, bucket_id: int) -> Request | None:
         """Return the request for the next transaction: one bucket to adopt, or records to withdraw."""

@@ -119,8 +119,8 @@ def tell_of_origin(context: PartitionContext, origin: Origin) -> None:
         )
     if origin.state_starts_at:
         why = (
-            "0.1.0 wrote it last, which did not say what belongs to it: buckets and held records may be gone"
-            " with what was removed; python -m spark_backfill audit tells"
+            "0.1.0 wrote it last, and kept no list of buckets and held records: some may have been removed with the"
+            " beginning; to find lost records: python -m spark_backfill audit"
         )
         log.error("state_truncated", state=topic.state, starts_at=origin.state_starts_at, why=why)
     if origin.changed:

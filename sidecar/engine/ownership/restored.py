@@ -48,7 +48,7 @@ def restored_from(
     for job, buckets in jobs.items():
         problem = _problem(buckets, delay_topic_id, log, snapshots, rules)
         if problem:
-            problems.append(f"what job {job} has staged cannot be used: {problem}")
+            problems.append(f"the buckets that job {job} has staged cannot be used: {problem}")
         elif not chosen or buckets[-1].manifest.to_offset > chosen[-1].manifest.to_offset:
             chosen = buckets
     if not chosen:

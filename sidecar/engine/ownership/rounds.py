@@ -265,5 +265,5 @@ class Rounds:
             first_offset=bad.from_offset,
             last_offset=bad.to_offset - 1,
             why=f"a batch that the client cannot read: {bad.why}",
-            remedy="they are still in the delay topic: read them with another client, and send again what is wanted",
+            remedy="they are still in the delay topic: read them with another client, and send the wanted ones again",
         )

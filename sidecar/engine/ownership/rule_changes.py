@@ -80,7 +80,7 @@ class RuleChanges:
         try:
             settings = self._source.read()
         except ValueError as error:
-            self._log.error("policies_impossible", why=str(error), still_holds="what held before")
+            self._log.error("policies_impossible", why=str(error), still_holds="the settings before")
             return None
         if settings.is_doubtful:
             settings = replace(settings, rules=self.settings.rules)

@@ -165,7 +165,7 @@ def _stored(context: PartitionContext, standing: Standing) -> StoredState | None
         raise RefusedError(
             f"state topic {topic.state}/{partition} cannot be trusted: {error}. Nothing is released meanwhile. Where a"
             " newer version has served this partition, nothing is lost: upgrade this router. Otherwise restore the"
-            " state topic, or give it up, which releases again what is still in the delay topic:"
+            " state topic, or give it up, which releases all records in the delay topic again:"
             f" delay-router start-over {topic.name}/{partition}"
         ) from error
 
@@ -173,7 +173,7 @@ def _stored(context: PartitionContext, standing: Standing) -> StoredState | None
 def _refuse_lost_part(context: PartitionContext, not_restored: str, error: StateLostError) -> NoReturn:
     raise RefusedError(
         f"state topic {context.topic.state}/{context.partition}: {error}. Somebody, or retention, has removed records"
-        f" from its beginning; nothing is released by what is left. {_ways_out(context, not_restored)}"
+        f" from its beginning; nothing is released by the rest of it. {_ways_out(context, not_restored)}"
     ) from error
 
 
@@ -189,8 +189,8 @@ def _refuse_if_state_was_lost(context: PartitionContext, group_offset: int, not_
 
 def _ways_out(context: PartitionContext, not_restored: str) -> str:
     return (
-        "Restore the state topic, or have a job tell from the target topics what is still to be released: python -m"
-        " spark_backfill rebuild; or accept that what has been released is released again:"
+        "Restore the state topic, or have a job find the unreleased records from the target topics: python -m"
+        " spark_backfill rebuild; or accept that released records are released again:"
         f" delay-router start-over {context.name}/{context.partition}"
         + (f" (There is something to restore the state from, but {not_restored}.)" if not_restored else "")
     )
@@ -204,8 +204,8 @@ def _refuse_if_not_new(context: PartitionContext, log_end: int) -> None:
             f"state topic {topic.state}/{partition} is empty, but {topic.name}/{partition} holds, or has held, records"
             f" (its log ends at offset {log_end}): if they were delivered before, starting would deliver them again."
             f" Where no router ever has: {HOW_TO_DELIVER}. Where one has, the state was lost: restore the state topic,"
-            " or have a job tell from the target topics what is still to be released: python -m spark_backfill rebuild;"
-            f" or accept that: delay-router start-over {topic.name}/{partition}"
+            " or have a job find the unreleased records from the target topics: python -m spark_backfill rebuild;"
+            f" or accept that released records are released again: delay-router start-over {topic.name}/{partition}"
         )
 
 

@@ -147,7 +147,7 @@ class Outcome(Enum):
 
     COMMITTED = "it is visible as a whole"
     REFUSED = "a broker refuses something in it, and it was aborted"
-    ABORTED = "it was aborted cleanly, and nothing is said against what was in it"
+    ABORTED = "it was aborted cleanly, and no broker refused anything in it"
     UNKNOWN = "it may be visible, or become so, or never be"
     FENCED = "somebody else owns the partition"
 

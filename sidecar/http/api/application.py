@@ -54,7 +54,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     made = get_openapi(
         title="kafka-delay-router",
         version=sidecar.__version__,
-        description="Questions to a group of routers, and changes in it. Numbers are of the whole group.",
+        description="Questions to a group of routers, and changes in it. Numbers count the whole group.",
         routes=app.routes,
     )
     schemas = made["components"]["schemas"]
@@ -92,7 +92,7 @@ async def _on_refusal(request: Request, exception: Exception) -> Response:
 async def _on_http(request: Request, exception: Exception) -> Response:
     assert isinstance(exception, HTTPException)
     is_lost = exception.status_code == HTTPStatus.NOT_FOUND
-    detail = f"no such path; GET {DOCUMENT} tells what there is" if is_lost else exception.detail
+    detail = f"no such path; GET {DOCUMENT} lists the paths" if is_lost else exception.detail
     return _problem(request, exception.status_code, detail, dict(exception.headers or {}))
 
 

@@ -29,7 +29,7 @@ from sidecar.http.problems import Refusal
 from sidecar.policies.policy import DEFAULT, Policy, Scope, ScopeKind, plain_of
 from sidecar.policies.table import effective
 
-_Target = Annotated[TopicName | None, Query(description="A target topic: only what holds for its records")]
+_Target = Annotated[TopicName | None, Query(description="A target topic: only the settings for its records")]
 
 
 def routes(backend: Backend) -> APIRouter:
@@ -45,14 +45,14 @@ def routes(backend: Backend) -> APIRouter:
 
     @router.get("/policies/changes", response_model=PolicyChangesAnswer)
     async def list_policy_changes() -> Response:
-        """Who changed which policy, when and to what: as far back as the policies topic goes, 200 at most."""
+        """List the changes of policies, with authors, times and settings: 200 at most, from the policies topic."""
         table = await backend.ask(backend.table)
         changes = tuple(PolicyChangeAnswer.model_validate(each.as_json()) for each in reversed(table.changes))
         return bodies.whole(PolicyChangesAnswer(changes=changes))
 
     @router.get("/topics/{topic}/policy", response_model=EffectiveAnswer)
     async def get_effective_policy(topic: TopicName, target: _Target = None) -> Response:
-        """Every key with the value that holds, and where it comes from."""
+        """Every key with the value in force and its origin."""
         backend.require_topic(topic)
         found = effective((await backend.ask(backend.table)).at(clock.now_ms()), backend.config, topic, target or "")
         values = {key: Effective(value=each.value, origin=each.origin) for key, each in found.items()}
@@ -108,7 +108,7 @@ def _add(router: APIRouter, backend: Backend, kind: ScopeKind, path: str, scope_
 
     @router.delete(path, name=f"delete_{name}", status_code=HTTPStatus.NO_CONTENT)
     async def delete_policy(scope: in_scope, changer: Changer) -> Response:
-        """Remove the policy; what is less specific holds from then on. Also when there is none."""
+        """Remove the policy; less specific ones hold from then on. Succeeds also when there is none."""
         await backend.change(operations.by(changer).remove, scope)
         return Response(status_code=HTTPStatus.NO_CONTENT)
 

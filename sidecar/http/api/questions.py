@@ -40,13 +40,13 @@ def routes(backend: Backend) -> APIRouter:
 
     @router.get("/topics/{topic}/pending", response_model=PendingAnswer)
     async def get_pending(topic: TopicName) -> Response:
-        """How many records are pending, by when they are due and by target."""
+        """Count the pending records, by due time and by target."""
         backend.require_topic(topic)
         return bodies.whole(await backend.ask(inquiries.pending, topic))
 
     @router.get("/topics/{topic}/partitions/{partition}/records/{offset}", response_model=LookupAnswer)
     async def get_record(topic: TopicName, partition: Partition, offset: Offset) -> Response:
-        """Say what became of one record of a delay topic: pending, released, rejected or unknown."""
+        """Show the fate of one record of a delay topic: pending, released, rejected or unknown."""
         backend.require_topic(topic)
         return bodies.whole(await backend.ask(inquiries.lookup, topic, partition, offset))
 

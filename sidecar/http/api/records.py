@@ -42,7 +42,7 @@ class Base64(Answer):
     base64: Annotated[str, Field(pattern=_BASE64, examples=["AAEC"])]
 
 
-Content = Annotated[str | Base64 | None, Field(description="Text, or bytes in base 64; null is not empty")]
+Content = Annotated[str | Base64 | None, Field(description="Text, or bytes in base 64; null differs from empty")]
 
 
 class RecordHeader(Answer):
@@ -62,12 +62,12 @@ class RecordOrder(Answer):
 
 
 class RecordWrittenAnswer(Answer):
-    """Where the record lies in its delay topic, and when and where it goes."""
+    """Place of the record in its delay topic, its due time and its targets."""
 
     topic: str
     partition: int
     offset: int
-    due_ms: int = Field(description="Milliseconds since 1970; of a cron schedule, when it begins")
+    due_ms: int = Field(description="Milliseconds since 1970; of a cron schedule, the time when it begins")
     targets: tuple[str, ...]
 
 

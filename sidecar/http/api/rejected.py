@@ -47,40 +47,40 @@ HeaderName = Annotated[str, Field(min_length=1, max_length=249)]
 class RejectedRecordAnswer(Answer):
     """One rejected record."""
 
-    partition: int = Field(description="Of the rejected topic")
-    offset: int = Field(description="In the rejected topic")
+    partition: int = Field(description="Partition in the rejected topic")
+    offset: int = Field(description="Offset in the rejected topic")
     rejected_ms: int
-    source: str = Field(description="topic/partition/offset where it lay in the delay topic")
+    source: str = Field(description="topic/partition/offset of the record in the delay topic")
     code: str
-    message: str = Field(description="Why; quotes the control header that cannot be what it is")
-    id: str | None = Field(description="Its deliver-id")
-    redriven_before: int = Field(description="How often it had been driven again before it was rejected this time")
-    is_redriven: bool | None = Field(description="Whether it was driven again since; null: not known")
-    obstacle: str = Field(description="Why it cannot be driven again; empty where it can")
+    message: str = Field(description="Reason, which quotes the invalid control header")
+    id: str | None = Field(description="deliver-id of the record")
+    redriven_before: int = Field(description="Times that it was driven again before this rejection")
+    is_redriven: bool | None = Field(description="True: it was driven again since; null: not known")
+    obstacle: str = Field(description="Reason why it cannot be driven again; empty where it can")
 
 
 class RejectedPageAnswer(Answer):
     """Rejected records in the order of the rejected topic."""
 
     records: tuple[RejectedRecordAnswer, ...]
-    next_from: str | None = Field(description="Where the next page begins; null behind the last record")
+    next_from: str | None = Field(description="Beginning of the next page; null after the last record")
 
 
 class CodeAnswer(Answer):
-    """What was rejected with one code."""
+    """Number of records rejected with one code."""
 
     code: str
     records: int
-    redriven: int = Field(description="Of these, driven again since")
-    last_ms: int = Field(description="When the newest was rejected")
+    redriven: int = Field(description="Number of these that were driven again since")
+    last_ms: int = Field(description="Time when the newest was rejected")
 
 
 class CodesAnswer(Answer):
-    """What lies in the rejected topic, by code."""
+    """Numbers of records in the rejected topic, by code."""
 
     topic: str
     codes: tuple[CodeAnswer, ...]
-    is_whole: bool = Field(description="False: older records lie in the rejected topic, and are not counted")
+    is_whole: bool = Field(description="False: the rejected topic has older records, which are not counted")
 
 
 class SetHeader(Answer):
@@ -91,7 +91,7 @@ class SetHeader(Answer):
 
 
 class RedriveOrder(Answer):
-    """Which records to drive again, and how; what is left out selects all."""
+    """Records to drive again, and changes in them; a field that is left out selects all."""
 
     codes: Annotated[tuple[Reason, ...], Field(max_length=len(Reason))] = ()
     ids: Annotated[tuple[Id, ...], Field(max_length=100)] = ()
@@ -99,20 +99,24 @@ class RedriveOrder(Answer):
     until_ms: Milliseconds | None = None
     set_headers: Annotated[tuple[SetHeader, ...], Field(max_length=20)] = ()
     drop_headers: Annotated[tuple[HeaderName, ...], Field(max_length=20)] = ()
-    most: Annotated[int, Field(ge=1, le=MOST_DRIVEN, description="Drive so many at most; the others wait")] = 1_000
-    max_redriven: Annotated[int, Field(ge=1, le=1_000, description="Leave what was driven so often")] = MOST_REDRIVEN
-    dry_run: bool = Field(False, description="Only count")
+    most: Annotated[int, Field(ge=1, le=MOST_DRIVEN, description="Most records to drive; the others wait")] = 1_000
+    max_redriven: Annotated[int, Field(ge=1, le=1_000, description="Leave records that were driven so often")] = (
+        MOST_REDRIVEN
+    )
+    dry_run: bool = Field(False, description="Only count, and drive nothing")
 
 
 class RedriveAnswer(Answer):
-    """What became of the selected records."""
+    """Numbers of the selected records, by outcome."""
 
     selected: int
     already_redriven: int
-    over_limit: int = Field(description="Driven so often before that they stay")
-    not_whole: int = Field(description="The rejected topic does not have all of them")
-    to_drive: int = Field(description="Chosen for this call")
-    driven: int = Field(description="Less than to_drive: there was no time for more, so ask again")
+    over_limit: int = Field(description="Records that stay, as they were driven so often before")
+    not_whole: int = Field(description="Records that the rejected topic does not have whole")
+    to_drive: int = Field(description="Records chosen for this call")
+    driven: int = Field(
+        description="Records driven again; less than to_drive: there was no time for more, so ask again"
+    )
     dry_run: bool
 
 
@@ -147,7 +151,7 @@ def routes(backend: Backend) -> APIRouter:
 
     @router.get("/topics/{topic}/rejected/codes", response_model=CodesAnswer)
     async def count_rejected(topic: TopicName) -> Response:
-        """How many records of a delay topic were rejected, by code; of the newest 20,000 in the rejected topic."""
+        """Count the rejected records of a delay topic, by code; of the newest 20,000 in the rejected topic."""
         backend.require_topic(topic)
         found = await backend.ask(_counts, backend.rejected, topic)
         codes = tuple(

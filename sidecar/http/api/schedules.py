@@ -30,15 +30,16 @@ _From = Annotated[MillisecondsText | None, Query(description="Due then or later;
 _To = Annotated[MillisecondsText | None, Query(description="Due before; milliseconds since 1970")]
 _Target = Annotated[TopicName | None, Query(description="To this target topic")]
 _Key = Annotated[
-    str | None, Query(max_length=MAX_KEY_CHARACTERS, description="With this key; takes a token that sees payload")
+    str | None, Query(max_length=MAX_KEY_CHARACTERS, description="With this key; only with a +payload token")
 ]
 _Most = Annotated[int, Query(ge=1, le=MOST_LISTED)]
 _Begin = Annotated[
     str | None, Query(alias="from", pattern=f"^{PLACE.pattern}$", description="next_from of the page before")
 ]
-_IfDue = Annotated[DueMsText | None, Query(description="Only what is due exactly then; milliseconds since 1970")]
+_IfDue = Annotated[DueMsText | None, Query(description="Only schedules due exactly then; milliseconds since 1970")]
 _Partition = Annotated[
-    int | None, Query(ge=0, le=MOST_PARTITIONS, description="Where it lies; left out: every partition is asked")
+    int | None,
+    Query(ge=0, le=MOST_PARTITIONS, description="Partition of the schedules; left out: every partition is asked"),
 ]
 
 
@@ -46,7 +47,7 @@ T = TypeVar("T")
 
 
 class CancelledSchedule(Answer):
-    """A schedule that is not released any more, or not when it was to be."""
+    """A schedule that is no longer released, or at another time."""
 
     partition: int
     offset: int
@@ -54,7 +55,7 @@ class CancelledSchedule(Answer):
 
 
 class CancelledAnswer(Answer):
-    """What was cancelled, once that is committed."""
+    """The cancelled schedules, once that is committed."""
 
     topic: str
     id: str
@@ -62,20 +63,20 @@ class CancelledAnswer(Answer):
 
 
 class ReplacedAnswer(RecordWrittenAnswer):
-    """What is pending from now on, and what was in its place."""
+    """The schedule that is pending from now on, and the schedules that it replaced."""
 
     id: str
     replaced: tuple[CancelledSchedule, ...]
 
 
 class MoveOrder(Answer):
-    """When what is moved is due from now on."""
+    """The new due time of a schedule."""
 
     due_ms: Annotated[DueMs, Field(description="Milliseconds since 1970")]
 
 
 class MovedAnswer(Answer):
-    """What was moved, by where it lay, once that is committed."""
+    """The moved schedules, by their former places, once that is committed."""
 
     topic: str
     id: str
@@ -94,11 +95,11 @@ def routes(backend: Backend) -> APIRouter:
         limit: _Most = 100,
         begin: _Begin = None,
     ) -> Response:
-        """Pending schedules of a delay topic: with ids, and keys for who sees payload; without values and headers."""
+        """Pending schedules of a delay topic: with ids, and keys for a +payload token; without values and headers."""
         backend.require_topic(wanted.topic)
         sees_payload = request.state.caller.sees_payload
         if wanted.key is not None and not sees_payload:
-            raise Refusal(HTTPStatus.FORBIDDEN, "this token may not see what is in records: keys are for +payload")
+            raise Refusal(HTTPStatus.FORBIDDEN, "this token may not see the content of records: keys are for +payload")
         page = await backend.ask(backend.inquiries.schedules, wanted, begin or "", limit)
         shown = page.schedules if sees_payload else tuple(each.without_key() for each in page.schedules)
         return bodies.whole(page.model_copy(update={"schedules": shown}))
@@ -111,7 +112,7 @@ def routes(backend: Backend) -> APIRouter:
         if_due_ms: _IfDue = None,
         partition: _Partition = None,
     ) -> Response:
-        """Cancel all that is pending under an id, and answer once that is certain; 404 when nothing is."""
+        """Cancel all pending schedules of an id, and answer once that is certain; 404 when there is none."""
         backend.require_topic(topic)
         order = ControlOrder(id.encode(), milliseconds(if_due_ms), partition)
         told = await backend.cancel(_definitely, partial(backend.controls.carry_out, topic, order))
@@ -125,7 +126,7 @@ def routes(backend: Backend) -> APIRouter:
         if_due_ms: _IfDue = None,
         partition: _Partition = None,
     ) -> Response:
-        """Give what is pending under an id another due time, and answer once that is certain; 404 when nothing is.
+        """Give the schedule of an id another due time, and answer once that is certain; 404 when there is none.
 
         Of several in a partition the last is moved, and the others are cancelled.
         """
@@ -142,7 +143,7 @@ def routes(backend: Backend) -> APIRouter:
         body: RecordOrder,
         if_due_ms: _IfDue = None,
     ) -> Response:
-        """Write a record that replaces what is pending under an id in its partition; at once, or not at all."""
+        """Write a record that replaces the pending schedules of an id in its partition; at once, or not at all."""
         backend.require_topic(topic)
         order = partial(_replace, backend, topic, id, body, milliseconds(if_due_ms))
         return bodies.whole(await backend.cancel(_definitely, order))

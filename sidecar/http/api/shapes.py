@@ -180,18 +180,18 @@ def milliseconds(text: str | None) -> int | None:
 
 
 class PolicyAnswer(Answer):
-    """What is set in one scope."""
+    """The settings of one scope."""
 
     scope: str = Field(description="default, topic/NAME or target/NAME")
     values: Values
 
 
 class PoliciesAnswer(Answer):
-    """All policies there are."""
+    """All policies."""
 
-    policies: dict[str, Values] = Field(description="By scope")
+    policies: dict[str, Values] = Field(description="Settings by scope")
     unreadable: dict[str, str] = Field(
-        description="Policies that cannot be understood, and why; the last good one of each still holds"
+        description="Policies that cannot be understood, with the reason; the last good one of each still holds"
     )
 
 
@@ -200,10 +200,10 @@ class PolicyChangeAnswer(Answer):
 
     scope: str
     at_ms: int = Field(description="Milliseconds since 1970, by the record's timestamp")
-    values: Values | None = Field(description="All that was set from then on; null: the policy was removed")
+    values: Values | None = Field(description="All settings from then on; null: the policy was removed")
     by: str = Field(description="The token, as the log names it, or the user of a command; empty: not known")
-    through: str = Field(description="admin API or command")
-    address: str = Field(description="Of the caller, or the host of the command")
+    through: str = Field(description="Way of the change: admin API or command")
+    address: str = Field(description="Address of the caller, or host of the command")
 
 
 class PolicyChangesAnswer(Answer):
@@ -213,14 +213,14 @@ class PolicyChangesAnswer(Answer):
 
 
 class Effective(Answer):
-    """A value that holds."""
+    """A value in force."""
 
     value: Annotated[Any, WithJsonSchema({"type": ["string", "boolean", "integer", "array"]})]
     origin: str = Field(description="The scope that sets it, or configuration")
 
 
 class EffectiveAnswer(Answer):
-    """What holds for a delay topic, or for a target of it."""
+    """The settings in force for a delay topic, or for a target of it."""
 
     topic: str
     target: str = ""
@@ -228,7 +228,7 @@ class EffectiveAnswer(Answer):
 
 
 class SwitchAnswer(Answer):
-    """What has been set; routers follow within a second, and status says when they have."""
+    """The switch as it is set; routers follow within a second, and status says when they have."""
 
     scope: str
     key: str
@@ -236,10 +236,10 @@ class SwitchAnswer(Answer):
 
 
 class CallerAnswer(Answer):
-    """Who asks."""
+    """The caller."""
 
     role: Role
-    sees_payload: bool = Field(description="Whether it may see keys of records, and look for one")
+    sees_payload: bool = Field(description="True: it may see keys of records, and look for one")
     token: str = Field(description="First 8 hex digits of the token's SHA-256, as the log names it")
 
 
@@ -247,8 +247,8 @@ class BrokersAnswer(Answer):
     """Silence or presence of the brokers, as this router hears them."""
 
     answering: bool
-    silent_since_ms: int | None = Field(description="When they answered last; null while they answer")
-    detail: str = Field(description="Since when they do not, and its consequence; empty while they answer")
+    silent_since_ms: int | None = Field(description="Time of their last answer; null while they answer")
+    detail: str = Field(description="Time since their last answer, and its consequence; empty while they answer")
 
 
 class Nothing(Answer):
@@ -256,10 +256,12 @@ class Nothing(Answer):
 
 
 class PauseTerms(Answer):
-    """How long a pause lasts, and why; an empty object: until somebody resumes."""
+    """End and reason of a pause; an empty object: until somebody resumes."""
 
-    until: Annotated[InstantMs, WithJsonSchema(_INSTANT)] | None = Field(None, description="Ends by itself then")
-    reason: Reason | None = Field(None, description="Shown to whoever finds it")
+    until: Annotated[InstantMs, WithJsonSchema(_INSTANT)] | None = Field(
+        None, description="Time when the pause ends by itself"
+    )
+    reason: Reason | None = Field(None, description="Reason, which status shows")
 
 
 class Confirmation(Answer):

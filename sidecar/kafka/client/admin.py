@@ -155,7 +155,7 @@ def topic_ids(admin: AdminClient, names: Iterable[str]) -> dict[str, str | None]
     found = _described(admin, names)
     for name, each in found.items():
         if isinstance(each, Denied):
-            raise RefusedError(f"{name} may not be described; what rights are missing: delay-router check")
+            raise RefusedError(f"{name} may not be described; to see the missing rights: delay-router check")
     return {name: str(each.topic_id) if isinstance(each, TopicDescription) else None for name, each in found.items()}
 
 

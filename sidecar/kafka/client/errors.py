@@ -30,7 +30,7 @@ class Verdict(Enum):
     REFUSED = "abort, find the records the broker refuses, divert them, go on with the same producer"
     RETRY = "make the same call again"
     AGAIN = "abort, which gives the producer a new epoch, and write the same transaction again"
-    FENCED = "another producer has taken the place of this one: ask the group who owns the partition"
+    FENCED = "another producer has taken the place of this one: ask the group for the owner of the partition"
     DENIED = "the credentials do not allow it: nothing helps but to grant the right, or to be let in"
     MISCONFIGURED = "refuse, with the setting to change: no repetition helps"
     REBUILD = "outcome unknown or producer unusable: take over again from the state topic"

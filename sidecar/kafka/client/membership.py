@@ -182,7 +182,9 @@ class GroupMember:
         question = _Question((topic, partition))
         self._asked.put(question)
         if not question.answered.wait(REQUEST_TIMEOUT_S):
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the group does not say whose the partition is"))
+            raise KafkaException(
+                KafkaError(KafkaError._TIMED_OUT, "the group does not name the owner of the partition")
+            )
         return question.ours
 
     def _ask_group(self) -> None:

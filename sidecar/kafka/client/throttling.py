@@ -27,7 +27,7 @@ class Throttling:
         self._count(event.throttle_time)
         self._until_s = self._clock.running_s() + event.throttle_time + LASTS_S
         self._why = (
-            f"broker {event.broker_id} throttles what is written, by {event.throttle_time:.1f} s at last: a quota"
+            f"broker {event.broker_id} throttles the writes, the last one by {event.throttle_time:.1f} s: a quota"
             " (producer_byte_rate or request_percentage) is used up"
         )
         self._noted(self._why)

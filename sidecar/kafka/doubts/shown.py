@@ -64,7 +64,7 @@ class Shown:
 {topic}/{partition}: a transaction is open from offset {self.from_offset} on; the log ends at {self.to_offset}
 records of {delay_partition} behind it: {self.records}; by its state {self.left} have left and {self.pending} have not
 the coordinator's log says of the last transaction there: {self.log_says}
-1. Who has it open, and from which offset on (CurrentTransactionStartOffset):
+1. The producer that has it open, and its first offset (CurrentTransactionStartOffset):
    {tool} describe-producers --topic {topic} --partition {partition}
 2. The producer id of {delay_partition}:
    {tool} describe --transactional-id {transactional_id}

@@ -38,8 +38,8 @@ UNKNOWN."""
 class _Relation(Enum):
     """The relation of a written record to the offset it belongs to; several records may belong to one offset."""
 
-    RECORD = "what is released or rejected of it"
-    NEXT = "the occurrence that follows it"
+    RECORD = "its released or rejected record"
+    NEXT = "its next occurrence, or the record with its new due time"
     RECEIPT = "the answer to it"
 
 
@@ -163,7 +163,7 @@ class KafkaTransactions:
             yield _Written(_Relation.RECEIPT, receipt.offset, (writer.receipts_topic,), record, send)
 
     def _about_next(self, verdict: Rejection) -> Rejection:
-        message = f"what follows it cannot be written to {self._writer.delay_topic}: {verdict.message}"
+        message = f"the record that follows it cannot be written to {self._writer.delay_topic}: {verdict.message}"
         return verdict._replace(message=message)
 
 

@@ -85,8 +85,8 @@ def _of_timestamps(config: Config, client: AdminClient) -> Iterator[Finding]:
         why = text_of(error_of(exception)) if isinstance(exception, KafkaException) else str(exception)
         yield warn(
             f"{topics.POLICIES} {config.router.policies_topic}",
-            f"what policies say of timestamps cannot be told: {why}",
-            "see what they say: delay-router policy get",
+            f"the policies for timestamps cannot be read: {why}",
+            "see the policies: delay-router policy get",
         )
         return
     yield from timestamp_findings(

@@ -143,9 +143,7 @@ def together(
             dues_ms = (receipt.due_ms for receipt in found.values() if receipt.due_ms is not None)
             return ReceiptAnswer(outcome, tuple(cancelled), max(dues_ms, default=None), why)
     if ControlOutcome.NOT_MOVED in outcomes:
-        raise NotMovedError(
-            f"{shown}: what is pending in {topic.name} stays due as before, for it was not moved: {why}"
-        )
+        raise NotMovedError(f"{shown}: the schedule in {topic.name} stays due as before, for it was not moved: {why}")
     if ControlOutcome.CHANGED in outcomes:
-        raise ChangedError(f"{shown}: what is pending in {topic.name} is due at another time; nothing was {order.done}")
+        raise ChangedError(f"{shown}: the schedule in {topic.name} is due at another time; nothing was {order.done}")
     raise NothingPendingError(f"{shown}: nothing of this id is pending in {topic.name}; it may have left already")

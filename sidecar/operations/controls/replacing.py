@@ -29,8 +29,8 @@ def require_key(admin: AdminClient, topic: str) -> None:
     partitions = partitions_of(admin, topic)
     if partitions > 1:
         raise ConfigError(
-            f"{topic} has {partitions} partitions, and a record replaces what lies in its own: give --key, the key of"
-            " what is pending, which tells that; for what was sent without a key: delay-router cancel, and then send"
+            f"{topic} has {partitions} partitions, and a record replaces schedules in its own partition: give --key,"
+            " the key of the pending schedule; for a schedule without a key: delay-router cancel, and then send"
             " without --replace"
         )
 
@@ -59,12 +59,12 @@ def judged(place: Place, told: ReceiptAnswer | None, topic: DelayTopicConfig, de
         raise NoReceiptError(topic, f"{deliver_id} is replaced", [place])
     if told.outcome == ControlOutcome.CHANGED:
         raise ChangedError(
-            f"{deliver_id}: what is pending in {topic.name}, partition {place[0]}, is due at another time; nothing was"
-            " replaced, and what was sent is not delivered"
+            f"{deliver_id}: the schedule in {topic.name}, partition {place[0]}, is due at another time; nothing was"
+            " replaced, and the record just sent is not delivered"
         )
     if told.outcome == ControlOutcome.NOT_PENDING and told.due_ms is None:
         raise NothingPendingError(
             f"{deliver_id}: nothing of this id is pending in {topic.name}, partition {place[0]}; it may have left"
-            " already, and what was sent is not delivered"
+            " already, and the record just sent is not delivered"
         )
     return told

@@ -74,8 +74,8 @@ class RejectedLog:
             if time.monotonic() > until_s:
                 number = hidden[0]
                 raise DelayRouterError(
-                    f"{self.topic}/{number}: an open transaction hides what lies behind offset {found[number].stop}, so"
-                    " that nobody can tell what was driven again already; find it: kafka-transactions.sh find-hanging"
+                    f"{self.topic}/{number}: an open transaction hides the records behind offset {found[number].stop},"
+                    " and so which records were driven again already; find it: kafka-transactions.sh find-hanging"
                 )
             self._refuse_overtime("waiting for the end of an open transaction")
             time.sleep(_LOOK_AGAIN_S)

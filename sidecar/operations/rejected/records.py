@@ -172,7 +172,7 @@ def _marked(raw: bytes, place: str) -> frozenset[int]:
         last = int(match[2] or first) if match else -1
         if not 0 <= last - first < MAX_MARKED - len(found):
             raise DelayRouterError(
-                f"{place}: a mark of what was driven again that this version cannot read; use the version that wrote it"
+                f"{place}: this version cannot read a mark of records driven again; use the version that wrote it"
             )
         found.update(range(first, last + 1))
     return frozenset(found)

@@ -35,33 +35,33 @@ class PartitionAnswer(Answer):
     partition: int
     state: str = Field(description="active, paused, drained, restoring, ... or unserved: no router reports it")
     why: str = ""
-    instance: str = Field("", description="The router that serves it")
-    age_ms: int | None = Field(None, description="How old the report is")
+    instance: str = Field("", description="Router that serves it")
+    age_ms: int | None = Field(None, description="Age of the report")
     pending: int = 0
     lag: int | None = Field(0, description="Offsets of the delay topic not yet indexed; null: not known")
     cursor: int = Field(0, description="C: every offset below it is indexed")
-    watermark_due_ms: int | None = Field(None, description="W: everything due before it has been released")
+    watermark_due_ms: int | None = Field(None, description="W: every record due before it has been released")
     watermark_offset: int | None = None
     next_due_ms: int | None = None
     furthest_due_ms: int | None = None
     buckets: int = 0
-    held: int = Field(0, description="Beyond their due time, waiting for their target or the end of a pause")
-    held_since_ms: int | None = Field(None, description="When the first of them was due")
+    held: int = Field(0, description="Records held beyond their due time, until their target is free or a pause ends")
+    held_since_ms: int | None = Field(None, description="Due time of the first of them")
     snapshot_bytes: int = 0
     needed_from: int | None = Field(None, description="First offset the delay topic must keep")
     needed_since_ms: int | None = None
-    retention_ms: int | None = Field(None, description="How long the delay topic keeps a record; -1: for ever")
+    retention_ms: int | None = Field(None, description="Time for which the delay topic keeps a record; -1: for ever")
 
 
 class TopicAnswer(Answer):
     """One delay topic."""
 
     topic: str
-    pending: int = Field(description="Without partitions that are unserved")
+    pending: int = Field(description="Pending records, without those of unserved partitions")
     paused: bool
     drained: bool
     lateness_p50_ms: float | None = Field(
-        None, description="From due time to release, of the last five to ten minutes; null: nothing was released"
+        None, description="Time from due time to release, in the last five to ten minutes; null: nothing was released"
     )
     lateness_p99_ms: float | None = None
     partitions: tuple[PartitionAnswer, ...]
@@ -74,32 +74,34 @@ class StatusAnswer(Answer):
     instances: tuple[str, ...] = Field(description="Routers that have reported lately")
     kernels: dict[str, str] = Field(
         default_factory=dict,
-        description="By router what it runs with, native or python; without routers that are too old to tell",
+        description="Kernel of each router, native or python; without routers that are too old to tell",
     )
 
 
 class DueRange(Answer):
     """How many records are due within ``within_s`` seconds from now and not in an earlier range."""
 
-    within_s: float | None = Field(description="0: overdue; null: everything beyond")
+    within_s: float | None = Field(description="0: overdue; null: all later records")
     records: int
 
 
 class PendingAnswer(Answer):
-    """What is pending in one delay topic."""
+    """Numbers of pending records of one delay topic."""
 
     topic: str
     records: int
     by_due: tuple[DueRange, ...]
     next_hour: tuple[int, ...] = Field((), description="Records due in each minute of the next hour, from now on")
     next_week: tuple[int, ...] = Field((), description="Records due in each hour of the next week, from now on")
-    by_target: dict[str, int] = Field(description="By target topic, the largest first; a record may have several")
+    by_target: dict[str, int] = Field(
+        description="Records by target topic, the largest first; a record may have several"
+    )
     other_targets: int = Field(0, description="Records of targets beyond the largest, or not known by target")
     unserved: tuple[int, ...] = Field((), description="Partitions that no router reports, which are not counted")
 
 
 class Fate(StrEnum):
-    """What became of a record of a delay topic."""
+    """Fate of a record of a delay topic."""
 
     PENDING = "pending"
     RELEASED = "released"
@@ -118,15 +120,15 @@ class LookupAnswer(Answer):
     partition: int
     offset: int
     fate: Fate
-    why: str = Field("", description="Why it was rejected or is not delivered, or why its fate is not known")
+    why: str = Field("", description="Reason why it was rejected or is not delivered, or why its fate is not known")
     sent_ms: int | None = Field(None, description="Time of the record in the delay topic, where it is still there")
-    indexed: bool | None = Field(None, description="Whether its router has decided it; null where that is not known")
-    id: str | None = Field(None, description="Its deliver-id, of one that is or was scheduled")
+    indexed: bool | None = Field(None, description="True: its router has decided it; null: not known")
+    id: str | None = Field(None, description="deliver-id of a record that is or was scheduled")
     due_ms: int | None = None
     targets: tuple[str, ...] = ()
     code: str = Field("", description="delay-error of a rejected record")
     released_ms: int | None = Field(
-        None, description="Timestamp of its copy in the target: when it was released, unless `timestamp` says otherwise"
+        None, description="Timestamp of its copy in the target: the time of release, unless `timestamp` says otherwise"
     )
     released_to: str = Field(
         "", description="topic/partition/offset of that copy, in the first target; empty where it was not found"
@@ -138,13 +140,11 @@ class ScheduleAnswer(Answer):
 
     partition: int
     offset: int
-    due_ms: int = Field(description="Of one that named no time: the time of its record")
+    due_ms: int = Field(description="Due time; of a record that names no time its timestamp")
     targets: tuple[str, ...]
-    id: str | None = Field(None, description="Its deliver-id")
-    key: str | None = Field(None, description="Of its record; null too where the token may not see it")
-    series: str | None = Field(
-        None, description="topic/partition/offset of the first record of the recurring schedule it is an occurrence of"
-    )
+    id: str | None = Field(None, description="deliver-id of the schedule")
+    key: str | None = Field(None, description="Key of its record; null too where the token may not see it")
+    series: str | None = Field(None, description="topic/partition/offset of the first record of its recurring schedule")
 
     def without_key(self) -> Self:
         """Return a copy without the key, for a token that may not see the content of records."""
@@ -157,7 +157,7 @@ class SchedulesAnswer(Answer):
     topic: str
     schedules: tuple[ScheduleAnswer, ...]
     next_from: str | None = Field(
-        None, description="Where the next page begins; null: there is none. A page may be short, or empty, before that"
+        None, description="Beginning of the next page; null: there is none. A page may be short, or empty, before that"
     )
 
 

@@ -138,6 +138,6 @@ def own_topics(admin: AdminClient, topic: DelayTopicConfig, partition: int) -> d
             raise RefusedError(
                 f"{role} {name} does not exist; to create it: delay-router init"
                 if facts is None
-                else f"the router may not describe {role} {name}; what to grant: delay-router check --acls"
+                else f"the router may not describe {role} {name}; to see the rights to grant: delay-router check --acls"
             )
     return found

@@ -52,7 +52,7 @@ def test_progress() -> None:
     )
     assert list(show(encode_progress(skipped, "id", Inventory((3, 5), 2))))[-2:] == [
         "  buckets      3 5",
-        "  held         2 records of this topic: what waits for its targets",
+        "  held         2 records of this topic: the records held for their targets",
     ]
     assert "  buckets      none" in show(encode_progress(skipped, "id", NOTHING_STORED))
     assert "  watermark    W = nothing released yet" in show(encode_progress(Progress(1, BEFORE_ALL, 0), "id"))
@@ -135,7 +135,7 @@ def test_an_adopted_bucket() -> None:
     lines = list(show(encode_manifest(replace(MANIFEST, from_offset=5000, built_from=4000))))
     assert lines[2:4] == [
         "  offsets      [5000, 10000) of the delay topic",
-        "  adopted      built from offset 4000 on; what lies before is not of this bucket",
+        "  adopted      built from offset 4000 on; the bucket has no records before it",
     ]
 
 

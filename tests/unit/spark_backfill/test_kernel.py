@@ -56,9 +56,9 @@ def test_python_is_used_where_there_is_none() -> None:
 
 
 def test_what_cannot_be_used_is_not_and_it_is_said_why() -> None:
-    assert why_not(other(interface=INTERFACE + 1)).startswith("what is installed is of another version (interface 2")
+    assert why_not(other(interface=INTERFACE + 1)).startswith("the installed kernel is of another version (interface 2")
     assert why_not(other(home=Path("/elsewhere"))).startswith(
-        "what is installed is not where the code of the job comes from (/elsewhere, "
+        "the installed kernel is not where the code of the job comes from (/elsewhere, "
     )
     assert why_not(other(why_not=lambda _: "it is not compiled")) == "it is not compiled"
     assert why_not(ImportError("no module")) == "it cannot be loaded (no module)"

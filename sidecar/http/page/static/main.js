@@ -13,11 +13,11 @@ import * as topics from "./view-topics.js";
 const VIEWS = { topics, topic, pending, find, rejected, policies };
 const MEANINGS = {
   pause: {
-    topics: "Nothing is released from this delay topic until it is resumed. What comes in is still indexed.",
-    targets: "What is due for this target is held until it is resumed. Records for other targets go on.",
+    topics: "Nothing is released from this delay topic until it is resumed. New records are still indexed.",
+    targets: "Due records for this target are held until it is resumed. Records for other targets go on.",
   },
   resume: {
-    topics: "What has become due meanwhile is released at once, in order.",
+    topics: "Records that have become due meanwhile are released at once, in order.",
     targets: "What is held for this target is released at once, in order.",
   },
 };

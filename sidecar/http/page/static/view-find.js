@@ -101,7 +101,7 @@ export function render({ names, named, places, place, found, problem }, { seesPa
 }
 
 const help = (seesPayload) =>
-  `Among what is pending, and by id among what was rejected. ${seesPayload ? "" : "Keys are for tokens that see payload. "}What has left is found by its place.`;
+  `Searches pending schedules, and by id also rejected records. ${seesPayload ? "" : "Keys are for tokens that see payload. "}Find a released record by its place.`;
 
 const field = (id, name, label, value, placeholder) =>
   element("div", {}, element("label", { for: id }, label), element("input", { id, name, value, placeholder, autocomplete: "off", spellcheck: "false" }));

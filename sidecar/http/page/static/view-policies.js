@@ -32,12 +32,12 @@ export function render({ policies, unreadable, changes }, { mayChange }) {
         ...(mayChange ? [["Change", "action", ([scope, values]) => resumeButton(scope, values)]] : []),
       ],
       Object.entries(policies),
-      "No policy is set: what the configuration file says holds everywhere.",
+      "No policy is set: the configuration file holds everywhere.",
     ),
     element(
       "section",
       {},
-      element("h2", {}, "Who changed what"),
+      element("h2", {}, "Changes"),
       table(
         "Changes of policies, the newest first",
         [

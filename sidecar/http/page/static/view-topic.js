@@ -50,7 +50,7 @@ export function render({ topic, pending, values, policies }, { mayChange }) {
       element("section", { class: "panel" }, element("h2", {}, "Pending by due time"), dueBars(topic.topic, pending)),
       element("section", { class: "panel" }, element("h2", {}, "Pending by target"), targetBars(topic.topic, pending, policies, mayChange)),
     ),
-    element("p", {}, element("a", { href: addressOf(topic.topic) }, "Show what is pending, one by one")),
+    element("p", {}, element("a", { href: addressOf(topic.topic) }, "List the pending schedules")),
     element("section", { class: "panel" }, element("h2", {}, "Due in the next hour, by minute"), nextHour(topic.topic, pending)),
     element("section", { class: "panel" }, element("h2", {}, "Due in the next week, by hour"), nextWeek(topic.topic, pending)),
     element("section", {}, element("h2", {}, "Partitions"), partitionTable(topic)),
@@ -61,7 +61,7 @@ export function render({ topic, pending, values, policies }, { mayChange }) {
 function stopped(paused, drained, values) {
   if (!paused && !drained) return null;
   const [word, key] = drained ? ["Drained", "drained"] : ["Paused", "paused"];
-  const meaning = drained ? "no partition is served" : "nothing is released; what comes in is still indexed";
+  const meaning = drained ? "no partition is served" : "nothing is released; new records are still indexed";
   return element("p", { class: "banner trouble" }, `${word} by policy ${values[key].origin}: ${meaning}.`);
 }
 

@@ -64,7 +64,7 @@ def test_no_control(headers: Headers) -> None:
         ([("deliver-if-due", b"1")], Reason.INVALID_SCHEDULE, "only beside deliver-cancel, deliver-replace or"),
         ([("deliver-move", b"a")], Reason.INVALID_SCHEDULE, "deliver-at or deliver-after says when"),
         ([("deliver-move", b"a"), ("deliver-at", None)], Reason.INVALID_SCHEDULE, "and is missing"),
-        ([("deliver-move", b"a"), ("x-due", b"1"), ("deliver-to", b"t")], Reason.AMBIGUOUS_HEADER, "but its due time"),
+        ([("deliver-move", b"a"), ("x-due", b"1"), ("deliver-to", b"t")], Reason.AMBIGUOUS_HEADER, "only the due time"),
         ([("deliver-move", b"a"), ("x-due", b"1"), ("order", b"a")], Reason.AMBIGUOUS_HEADER, "beside order"),
         ([("deliver-move", b"a"), ("x-due", b"1"), ("deliver-every", b"1s")], Reason.AMBIGUOUS_HEADER, "deliver-every"),
         ([("deliver-move", b"a"), ("deliver-replace", b"true")], Reason.AMBIGUOUS_HEADER, "beside deliver-replace"),

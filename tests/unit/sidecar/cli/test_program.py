@@ -61,7 +61,7 @@ def test_a_command_that_is_loaded_later_is_the_one_of_that_name(command: Later) 
 
 def test_no_summary_in_the_list_of_commands_is_cut() -> None:
     shown = CliRunner(env={"COLUMNS": "80"}).invoke(cli, ["--help"]).output
-    assert "Show what the group of routers holds." in shown
+    assert "Show the partitions of the group of routers." in shown
     assert "..." not in shown.partition("Commands:")[2]
 
 

@@ -92,7 +92,7 @@ def test_a_state_without_the_mask_it_tells_of_is_refused() -> None:
     state = fold_state([*_told(inventory), *mask_records(mask)])
     assert state is not None
     assert list(state.mask) == GOLDEN
-    with pytest.raises(StateLostError, match="1 of 1 parts of what was cancelled"):
+    with pytest.raises(StateLostError, match="1 of 1 parts of the mask of cancelled offsets"):
         fold_state(_told(inventory))
     with pytest.raises(FormatError, match="there are 1 parts"):
         fold_state([*_told(Inventory()), *mask_records(mask)])

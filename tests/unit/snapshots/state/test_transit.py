@@ -34,7 +34,7 @@ def test_inspect_tells_where_it_lies() -> None:
 @pytest.mark.parametrize(
     ("notes", "message"),
     [
-        ([], "nothing, or not in the order of the log"),
+        ([], "none, or not in the order of the log"),
         ([(4, 5, b"a" * 16), (4, 5, b"a" * 16)], "not in the order of the log"),
         ([(-1, 5, b"a" * 16)], "not in the order of the log"),
         ([(4, -5, b"a" * 16)], "at offset 4 nothing can be in transit"),
@@ -61,5 +61,5 @@ def test_one_that_is_missing_is_a_loss() -> None:
     state = fold_state([*records, (transit_key(LOT), golden("transit-v1.bin"))])
     assert state is not None
     assert state.transit == {LOT: NOTES}
-    with pytest.raises(StateLostError, match="1 of 1 lots of what is in transit"):
+    with pytest.raises(StateLostError, match="1 of 1 lots of records in transit"):
         fold_state(records)

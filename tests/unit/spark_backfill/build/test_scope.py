@@ -56,7 +56,7 @@ def test_what_is_asked_for() -> None:
     ("asked", "states", "message"),
     [
         (Asked(ends={0: 91}), {}, "d/0: the log ends at offset 90, and 91 was asked for"),
-        (Asked(starts={0: 9}), {}, "d/0: retention has removed what lies below offset 10, and 9 was asked for"),
+        (Asked(starts={0: 9}), {}, "d/0: retention has removed the records below offset 10, and 9 was asked for"),
         (Asked(starts={0: 50}, ends={0: 40}), {}, "d/0: nothing lies between --from 50 and --to 40"),
         (Asked(ends={0: 40}), {0: state(40)}, "d/0: the router has indexed everything below 40, and --to is 40"),
         (Asked(), {0: state(20, topic_id="old")}, "d/0: the topic was deleted and created again"),

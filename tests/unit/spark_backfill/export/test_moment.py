@@ -42,7 +42,7 @@ def test_what_others_leave_open_on_the_log_is_left_out_in_the_end(monkeypatch: p
     said: list[str] = []
     found = moments(lambda _: {3: STILL._replace(log_appended=200)}, [3], said.append)
     assert found == {3: Moment(10, LogRange(0, 100))}
-    assert said == ["partition 3: a transaction is open, and what lies behind 100 is left out"]
+    assert said == ["partition 3: an open transaction hides the records from offset 100 on"]
 
 
 def test_a_state_that_never_stands_still_ends_the_job(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ def test_own_topics_and_what_no_target_covers_is_not_worth_a_word() -> None:
 def test_what_others_keep_is_named_though_nothing_is_delivered_there() -> None:
     others = ["b.delay-snapshots", "b.rejected", "b.receipts"]
     assert told([*OWN, *others], allowed_targets=["b.*", "c"]) == [
-        (Level.OK, "'b.*' covers what other routers keep, never a target: b.delay-snapshots, b.receipts, b.rejected")
+        (Level.OK, "'b.*' covers topics of other routers, never a target: b.delay-snapshots, b.receipts, b.rejected")
     ]
     many = [f"b{number}.rejected" for number in range(8)]
     assert told([*OWN, *many], allowed_targets=["b*"])[0][1].endswith("b4.rejected and 3 more")

@@ -140,7 +140,7 @@ def test_what_a_move_has_moved_is_written_or_taken_by_one_control_and_by_none_th
     assert audited([early, MOVES], [receipt(early, 1), receipt(MOVES)]).altered == 2
     in_vain = audited([MOVES, cancels], [receipt(MOVES), receipt(cancels, 1)])
     assert in_vain.samples["altered"] == [
-        f"{MOVES.place}: named by {cancels.place} for what it moves, and moves nothing"
+        f"{MOVES.place}: named by {cancels.place} for the schedule that it moves, but it moves none"
     ]
     only_cancels = sent(1, CANCEL)
     assert audited([FIRST, only_cancels, cancels], [receipt(only_cancels, 0), receipt(cancels, 1)]).altered == 1

@@ -234,7 +234,7 @@ def test_what_the_delay_topic_refuses_stays_where_it_was_and_the_receipt_says_wh
     partition.release(now_ms=2_000)
     (said,) = last_receipts(partition, 1)
     assert (said["outcome"], said["cancelled"], said["due"]) == ("cancelled", [{"offset": 0, "due": DUE_MS}], None)
-    assert said["why"].startswith("RECORD_TOO_LARGE: what follows it cannot be written to d")
+    assert said["why"].startswith("RECORD_TOO_LARGE: the record that follows it cannot be written to d")
     partition.cancel(("trace", b"1"))
     assert (partition.written("d.rejected"), partition.ledger.pending) == ([], 1)
     partition.release(now_ms=2_000)

@@ -21,7 +21,7 @@ def test_it_is_counted_and_told_until_no_further_delay_follows() -> None:
     throttling.note(event(1.5))
     assert counted == [1.5]
     assert noted == [throttling.why(clock.running_s())]
-    assert "broker 7 throttles what is written, by 1.5 s" in noted[0]
+    assert "broker 7 throttles the writes, the last one by 1.5 s" in noted[0]
     clock.go_on(1.5 + LASTS_S - 0.1)
     assert throttling.why(clock.running_s()) == noted[0]
     clock.set_back(3_600)

@@ -244,7 +244,7 @@ def test_it_is_shown_who_changed_which_policy(fake: Fake, token_file: Path) -> N
     fake.answers = {"GET /api/v1/policies/changes": (200, {"changes": changes})}
     assert json.loads(run(fake, token_file, "policy", "history", "--json").stdout) == {"changes": changes}
     shown = " ".join(run(fake, token_file, "policy", "history").stdout.split())
-    assert "target/out it is not known by whom (removed)" in shown
+    assert "target/out author not known (removed)" in shown
     assert "topic/d by alice through command from ops-1 max_delay = 1h, paused = true" in shown
     fake.answers = {"GET /api/v1/policies/changes": (200, {"changes": []})}
     assert run(fake, token_file, "policy", "history").stdout == "The policies topic tells of no change.\n"

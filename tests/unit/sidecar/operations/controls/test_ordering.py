@@ -76,7 +76,7 @@ def test_what_could_not_be_written_again_is_not_told_as_moved() -> None:
     others = ReceiptAnswer("cancelled", (Cancelled(1, 2, 8_000),), why="RECORD_TOO_LARGE: too large")
     assert together(MOVE, {0: NOTHING, 1: others}, WRITTEN, TOPIC) == others
     stays = ReceiptAnswer("not-moved", why="RECORD_TOO_LARGE: too large")
-    with pytest.raises(NotMovedError, match=r"order-7: what is pending in d stays due as before.*RECORD_TOO_LARGE"):
+    with pytest.raises(NotMovedError, match=r"order-7: the schedule in d stays due as before.*RECORD_TOO_LARGE"):
         together(MOVE, {0: CHANGED, 1: stays}, WRITTEN, TOPIC)
 
 
