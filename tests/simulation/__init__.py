@@ -21,5 +21,7 @@ A proof that cannot fail proves nothing. So :mod:`.wrong` and the modules beside
 an override of a shipped class, and the test asserts that the checker catches each of them; :mod:`.mutants` prints the
 table.
 
+A playbook (:mod:`.playbook`) plays one behaviour on the same model, without faults, for a test of few lines.
+
 ``python -m tests.simulation SEED`` replays one run and prints its events; a second argument names a wrong router.
 """

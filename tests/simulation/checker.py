@@ -105,7 +105,8 @@ class Checker:
         """
         appended = [(offset, self._produced[place]) for offset, place in transaction.placed.items()]
         unexplained = [(offset, record) for offset, record in appended if record.moved_by is None]
-        for offset, topic, _, refused_at_release in transaction.left:
+        for left in transaction.left:
+            offset, topic = left.offset, left.topic
             record = self._produced[offset]
             if record.series is None:
                 continue
@@ -115,7 +116,7 @@ class Checker:
             wanted = _next_of(record, transaction.begun_ms - self._shift_ms(record))
             found = [each for each in unexplained if each[0] == offset]
             # A rejection because of the record's own content ends its series.
-            if wanted is None or (topic == REJECTED and not refused_at_release):
+            if wanted is None or (topic == REJECTED and not left.is_refused_at_release):
                 continue
             require(len(found) == 1, f"{offset} leaves, and is followed by {found}, not {wanted}")
             require(_number_and_due(found[0][1]) == wanted, f"{offset} is followed by {found}, not {wanted}")

@@ -7,7 +7,7 @@ these ports.
 
 import os
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import replace
@@ -88,9 +88,6 @@ READS_AHEAD = 0.3
 REFUSED_BY = 2_654_435_761 >> 3
 """Spreads the offsets whose move is refused."""
 
-NO_LONGER = "is no longer allowed"
-"""Part of the message about a record that was accepted and is refused at its release."""
-
 
 class SimulatedTopic(DelayTopicConfig):
     """A delay topic with buckets as small as the runs."""
@@ -127,15 +124,16 @@ class SimulatedClock:
 class HastyClock(SimulatedClock):
     """Lets the evaluation of a control take long sometimes, so that the next ones wait for another transaction."""
 
-    def __init__(self, own: OwnClock) -> None:
+    def __init__(self, own: OwnClock, faults: Faults) -> None:
         super().__init__(own)
+        self._faults = faults
         # A random generator of its own, so that the rest of the run is unchanged.
         self._luck = Random(own.running_s)
         self._passed_s = 0.0
 
     def running_s(self) -> float:
-        """Return a time that advances, in one of four calls, by the longest time that controls may take."""
-        self._passed_s += CONTROLS_FOR_S * (self._luck.random() < 0.25)
+        """Return a time that advances, in some calls, by the longest time that controls may take."""
+        self._passed_s += CONTROLS_FOR_S * (self._luck.random() < self._faults.hurry_chance)
         return super().running_s() + self._passed_s
 
 
@@ -157,11 +155,17 @@ class SimulatedBudget(PayloadBudget):
 
 
 class SimulatedDirectory:
-    """A directory in which every target exists."""
+    """A directory in which every target exists that is not ``gone``."""
+
+    def __init__(self, gone: Collection[str]) -> None:
+        self._gone = gone
 
     def resolve(self, names: Any, known_for_s: float = KNOWN_FOR_S) -> dict[str, Target]:
         """Return targets of one partition each."""
-        return {name: Target(1, None, known_for_s) for name in names}
+        return {name: Target(1, self._refusal(name), known_for_s) for name in names}
+
+    def _refusal(self, name: str) -> Rejection | None:
+        return Rejection(Reason.TARGET_UNKNOWN, f"Target topic {name} does not exist") if name in self._gone else None
 
     def forget(self) -> None:
         """Do nothing: there is no cache."""
@@ -174,7 +178,7 @@ class Host:
         self._around = around
         self.epoch = -1
         self.reads = 30
-        self.directory = SimulatedDirectory()
+        self.directory = SimulatedDirectory(around.gone)
         self.codec = KERNEL.codec
         self.runs = SMALL_RUNS
         self.compresses = True
@@ -230,7 +234,7 @@ class Host:
             native=KERNEL.decider,
         )
         ahead = SimulatedAhead(self._around, self, deciding, ledger.indexed_to)
-        return Intake(ahead, ledger, self.budget, places, HastyClock(self._around.clock))
+        return Intake(ahead, ledger, self.budget, places, HastyClock(self._around.clock, self._around.faults))
 
     def read_again(self, offsets: Sequence[int]) -> dict[int, Record | None]:
         """Return the records that retention has left."""
@@ -516,7 +520,7 @@ def _left(transaction: Transaction, log: DelayLog) -> list[Left]:
         for target in schedule.targets
     ]
     return released + [
-        Left(_named(refused.record, log), REJECTED, refused.record, NO_LONGER in refused.rejection.message)
+        Left(_named(refused.record, log), REJECTED, refused.record, refused.rejection)
         for _, refused in transaction.rejected
     ]
 

@@ -20,7 +20,7 @@ class SimulatedSize(TransactionSize):
 
     def limit_bytes(self, now_s: float) -> int:
         """Return a limit with room for one record, for several, or for all."""
-        return min(self._faults.rng.choice([600, 2_000, 1 << 20]), super().limit_bytes(now_s) + (1 << 20))
+        return min(self._faults.rng.choice(self._faults.sizes_bytes), super().limit_bytes(now_s) + (1 << 20))
 
 
 class Serving:

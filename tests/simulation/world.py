@@ -1,12 +1,13 @@
 """Models the surroundings of routers: clocks that may be set, a delay topic, a transactional store, and faults."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from index.headers import Headers
 from index.record import Record
+from index.schedule import Rejection
 from sidecar.engine.ports import Place
 from snapshots.envelope import Kind
 from snapshots.series_key import COPY_KEY, decode_copy
@@ -20,6 +21,10 @@ DELAY_TOPIC = "d"
 REJECTED = "d.rejected"
 STATE_PLACE, SNAPSHOTS_PLACE, BACKFILL_PLACE = ("d.delay-state", 0), ("d.delay-snapshots", 0), ("d.delay-backfill", 0)
 DELAY_PLACE, RECEIPTS_PLACE = (DELAY_TOPIC, 0), ("d.receipts", 0)
+
+
+AT_RELEASE = ("is no longer allowed", "does not exist")
+"""Parts of the messages about a record that was accepted and is refused at its release."""
 
 
 class CrashedError(Exception):
@@ -201,7 +206,12 @@ class Left(NamedTuple):
     offset: int
     topic: str
     record: Record | None = None
-    refused_at_release: bool = False
+    rejection: Rejection | None = None
+
+    @property
+    def is_refused_at_release(self) -> bool:
+        """Says whether the record was accepted, and is rejected because of its target."""
+        return self.rejection is not None and any(each in self.rejection.message for each in AT_RELEASE)
 
 
 class Answer(NamedTuple):
@@ -233,7 +243,14 @@ class Transaction:
 
 
 class Faults:
-    """Faults drawn from the seed; switched off when a run is brought to its end."""
+    """Faults drawn from the seed; switched off when a run is brought to its end.
+
+    Two are no faults, and stay: ``hurry_chance`` that the evaluation of a control takes long, and ``sizes_bytes``, the
+    limits of a transaction.
+    """
+
+    hurry_chance = 0.25
+    sizes_bytes: Sequence[int] = (600, 2_000, 1 << 20)
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
