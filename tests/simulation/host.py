@@ -7,7 +7,7 @@ these ports.
 
 import os
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import replace
@@ -42,6 +42,7 @@ from sidecar.engine.ports import KNOWN_FOR_S, Stored, Target
 from sidecar.engine.release.aside import Doubts
 from sidecar.engine.release.gate import Gate
 from sidecar.engine.release.rates import RateLimits
+from sidecar.engine.release.shortening import is_shortened
 from sidecar.engine.release.transaction import Outcome, Refusals, Result, Transaction
 from sidecar.kafka.client.connections import ConnectionLostError
 from sidecar.kafka.reading.tails import Fetch
@@ -53,6 +54,7 @@ from snapshots.state import StoredState, fold_state
 from tests.simulation import world
 from tests.simulation.fetching import PageReader, Pool, Reader, record_of
 from tests.simulation.jobs import Watch
+from tests.simulation.refusing import TOO_LARGE, Refusing
 from tests.simulation.settings import SimulatedSettings, Surroundings
 from tests.simulation.workload import DEFAULT_TARGET, TARGETS
 from tests.simulation.world import (
@@ -85,6 +87,7 @@ INDISPENSABLE = (SNAPSHOTS_PLACE, BACKFILL_PLACE, (REJECTED, 0))
 FREE_PLACES = [(target, 0) for target in (DEFAULT_TARGET, *TARGETS)]
 PLENTY_BYTES = 1 << 40
 READS_AHEAD = 0.3
+ASKS_AGAIN = 0.3
 REFUSED_BY = 2_654_435_761 >> 3
 """Spreads the offsets whose move is refused."""
 
@@ -146,7 +149,7 @@ class SimulatedBudget(PayloadBudget):
 
     @property
     def room_bytes(self) -> int:
-        return self._faults.rng.choices([PLENTY_BYTES, 0, 700], [92, 4, 4])[0]
+        return self._faults.rng.choices([PLENTY_BYTES, 0, 700], self._faults.memory_weights)[0]
 
     @property
     def is_full(self) -> bool:
@@ -155,20 +158,26 @@ class SimulatedBudget(PayloadBudget):
 
 
 class SimulatedDirectory:
-    """A directory in which every target exists that is not ``gone``."""
+    """A directory that asks again which targets exist only once a broker has contradicted it, or at random."""
 
-    def __init__(self, gone: Collection[str]) -> None:
-        self._gone = gone
+    def __init__(self, refusing: Refusing) -> None:
+        self._refusing = refusing
+        # A random generator of its own, so that the rest of the run stays the same without it.
+        self._luck = Random(len(refusing.were_gone))
+        self._gone = frozenset(refusing.gone)
 
     def resolve(self, names: Any, known_for_s: float = KNOWN_FOR_S) -> dict[str, Target]:
         """Return targets of one partition each."""
+        if self._luck.random() < ASKS_AGAIN:
+            self.forget()
         return {name: Target(1, self._refusal(name), known_for_s) for name in names}
+
+    def forget(self) -> None:
+        """Ask the brokers."""
+        self._gone = frozenset(self._refusing.gone)
 
     def _refusal(self, name: str) -> Rejection | None:
         return Rejection(Reason.TARGET_UNKNOWN, f"Target topic {name} does not exist") if name in self._gone else None
-
-    def forget(self) -> None:
-        """Do nothing: there is no cache."""
 
 
 class Host:
@@ -178,7 +187,7 @@ class Host:
         self._around = around
         self.epoch = -1
         self.reads = 30
-        self.directory = SimulatedDirectory(around.gone)
+        self.directory = SimulatedDirectory(around.store.refusing)
         self.codec = KERNEL.codec
         self.runs = SMALL_RUNS
         self.compresses = True
@@ -440,10 +449,13 @@ class SimulatedTransactions:
         return Result(Outcome.COMMITTED, _shared_out(transaction, offsets), notes=notes)
 
     def find_refused(self, transaction: Transaction, within_s: float) -> Refusals:
-        """Refuse some of the records that are moved."""
-        assert self._refused, f"{transaction}: nothing is refused, in {within_s} s"
-        why = Rejection(Reason.RECORD_TOO_LARGE, "in the simulation")
-        return Refusals({}, unfollowed=dict.fromkeys(self._refused, why))
+        """Find the records that are too large for their topics, and refuse some of the moved ones."""
+        refusing = self._around.store.refusing
+        found = refusing.find(transaction, REJECTED, RECEIPTS_PLACE[0], within_s)
+        large = {each.offset for each in transaction.appended if refusing.is_too_large(DELAY_TOPIC, each.record)}
+        found = replace(found, unfollowed=dict.fromkeys(self._refused | large, TOO_LARGE))
+        assert any((found.refused, found.undecided, found.unfollowed, found.unanswered)), f"{transaction} is taken"
+        return found
 
     def _require_room(self) -> None:
         if self._refused:
@@ -520,8 +532,14 @@ def _left(transaction: Transaction, log: DelayLog) -> list[Left]:
         for target in schedule.targets
     ]
     return released + [
-        Left(_named(refused.record, log), REJECTED, refused.record, refused.rejection)
-        for _, refused in transaction.rejected
+        # A shortened record may have lost the value that identifies it.
+        Left(
+            offset if is_shortened(refused.rejection.message) else _named(refused.record, log),
+            REJECTED,
+            refused.record,
+            refused.rejection,
+        )
+        for offset, refused in transaction.rejected
     ]
 
 

@@ -13,7 +13,7 @@ It returns the records that became visible.
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +23,7 @@ from index.receipts import ControlOutcome
 from index.rules import Rules
 from index.schedule import Reason
 from sidecar.engine.release.rates import TargetLimit
-from tests.simulation.host import PLENTY_BYTES
+from tests.simulation.host import PLENTY_BYTES, Host
 from tests.simulation.run import first_state
 from tests.simulation.serving import Serving
 from tests.simulation.settings import Surroundings
@@ -111,10 +111,17 @@ def _compare(found: object, expected: object) -> None:
 class Playbook:
     """One delay partition, with a router that is started by the first turn."""
 
-    def __init__(self, *, rules: Rules = RULES, seal_rules: SealRules | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        rules: Rules = RULES,
+        seal_rules: SealRules | None = None,
+        make_host: Callable[[Surroundings], Host] = Host,
+    ) -> None:
+        self._make_host = make_host
         faults = Faults(random.Random(SEED))
         faults.stop()
-        faults.hurry_chance, faults.sizes_bytes = 0.0, (PLENTY_BYTES,)
+        faults.hurry_chance, faults.sizes_bytes, faults.memory_weights = 0.0, (PLENTY_BYTES,), (1, 0, 0)
         self._clock = Clock()
         self._around = Surroundings(
             OwnClock(self._clock),
@@ -173,7 +180,7 @@ class Playbook:
     def turn(self, *, now_ms: int) -> Turn:
         """Let the router work until this time, and return the records that became visible."""
         before = len(self._around.store.committed)
-        self._serving = self._serving or Serving(self._around, checks=True)
+        self._serving = self._serving or Serving(self._around, checks=True, make_host=self._make_host)
         # All that was sent is read before time passes.
         for time_ms in (self._clock.now_ms, START_MS + now_ms):
             self._clock.now_ms = time_ms
@@ -181,6 +188,11 @@ class Playbook:
                 self._serving.turn(reads=PLENTY, most_records=PLENTY)
                 self._clock.running_s += 0.01
         return Turn(self._around.log, self._around.store.committed[before:])
+
+    def passes(self, *, now_ms: int) -> None:
+        """Let time pass while no router runs, until this time."""
+        self.restarts()
+        self._clock.now_ms = START_MS + now_ms
 
     def restarts(self) -> None:
         """Kill the router; the next turn starts another one."""
@@ -197,8 +209,11 @@ class Playbook:
 
     def lacks(self, *targets: str) -> None:
         """Delete the topics of these targets, and make all others."""
-        self._around.gone.clear()
-        self._around.gone.update(targets)
+        self._around.store.refusing.lose(targets)
+
+    def takes(self, topic: str, *, most_bytes: int) -> None:
+        """Let a topic refuse larger records; a record has the bytes of its key, its value and its headers."""
+        self._around.store.refusing.most_bytes[topic] = most_bytes
 
     def loses(self, value: str) -> None:
         """Let retention remove a record of the delay topic, and all records in front of it."""

@@ -1,5 +1,7 @@
 """Serves one ownership of the partition: a worker's steps with the shipped code, on ports of the simulation."""
 
+from collections.abc import Callable
+
 from index.rules import Rules
 from index.transaction_size import TransactionSize
 from sidecar.engine.ownership import owned_partition, rounds
@@ -26,10 +28,10 @@ class SimulatedSize(TransactionSize):
 class Serving:
     """An ownership, taken over by the constructor and discarded after any interruption."""
 
-    def __init__(self, around: Surroundings, *, checks: bool) -> None:
+    def __init__(self, around: Surroundings, *, checks: bool, make_host: Callable[[Surroundings], Host] = Host) -> None:
         self._around = around
         self._checks = checks
-        self.host = Host(around)
+        self.host = make_host(around)
         self.host.fence()
         self.owned = owned_partition.take_over(self.host)
         self.rounds = rounds.Rounds(self.host.context, self.owned, SimulatedSize(around.faults), 30)

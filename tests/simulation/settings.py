@@ -20,8 +20,8 @@ class Surroundings:
 
     ``trims``: routers remove records that they do not need any more from the log. ``gated`` and ``paused`` come from
     the policies: the limits of targets, and the time at which the pause of the delay topic ends by itself, empty
-    without a pause. ``gone`` are the targets that do not exist. ``refuses_moves``: the delay topic refuses some moved
-    schedules. ``retention`` has one element, the present retention of the delay topic.
+    without a pause. ``refuses_moves``: the delay topic refuses some moved schedules. ``retention`` has one element, the
+    present retention of the delay topic.
     """
 
     clock: OwnClock
@@ -35,7 +35,6 @@ class Surroundings:
     limits: Limits = SMALL
     gated: dict[str, TargetLimit] = field(default_factory=dict)
     paused: list[int] = field(default_factory=list)
-    gone: set[str] = field(default_factory=set)
     refuses_moves: bool = False
     retention: list[Retention] = field(default_factory=lambda: [Retention(FOREVER_MS)])
 

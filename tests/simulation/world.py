@@ -13,6 +13,7 @@ from snapshots.envelope import Kind
 from snapshots.series_key import COPY_KEY, decode_copy
 from snapshots.state import PROGRESS_KEY, series_key_of
 from tests.simulation.forgetting import Brokers
+from tests.simulation.refusing import TOO_LARGE, Refusing
 
 START_MS = 1_800_000_000_000
 FIRST_OFFSET = 500
@@ -23,7 +24,7 @@ STATE_PLACE, SNAPSHOTS_PLACE, BACKFILL_PLACE = ("d.delay-state", 0), ("d.delay-s
 DELAY_PLACE, RECEIPTS_PLACE = (DELAY_TOPIC, 0), ("d.receipts", 0)
 
 
-AT_RELEASE = ("is no longer allowed", "does not exist")
+AT_RELEASE = ("is no longer allowed", "does not exist", TOO_LARGE.message)
 """Parts of the messages about a record that was accepted and is refused at its release."""
 
 
@@ -245,11 +246,12 @@ class Transaction:
 class Faults:
     """Faults drawn from the seed; switched off when a run is brought to its end.
 
-    Two are no faults, and stay: ``hurry_chance`` that the evaluation of a control takes long, and ``sizes_bytes``, the
-    limits of a transaction.
+    Three are no faults, and stay: ``hurry_chance`` that the evaluation of a control takes long, ``sizes_bytes``, the
+    limits of a transaction, and the weights of plenty of memory, of none and of a little.
     """
 
     hurry_chance = 0.25
+    memory_weights: Sequence[int] = (92, 4, 4)
     sizes_bytes: Sequence[int] = (600, 2_000, 1 << 20)
 
     def __init__(self, rng: random.Random) -> None:
@@ -295,6 +297,16 @@ def _places(transaction: Transaction) -> Iterator[Place]:
         yield BACKFILL_PLACE
 
 
+def _written(transaction: Transaction) -> Iterator[tuple[str, Record | None]]:
+    """Yield the records that a broker may refuse, each with its topic."""
+    for left in transaction.left:
+        yield left.topic, left.record
+    for _, record in transaction.appended:
+        yield DELAY_TOPIC, record
+    for answer in transaction.answers:
+        yield RECEIPTS_PLACE[0], answer.record
+
+
 class _Astray(NamedTuple):
     """A repeated request to end a transaction of this epoch, whose first copy is still on its way."""
 
@@ -305,8 +317,9 @@ class _Astray(NamedTuple):
 class Store:
     """Target, rejected, state, snapshots and backfill topics of one partition, for one fenced producer and for jobs."""
 
-    def __init__(self, faults: Faults, brokers: Brokers | None = None) -> None:
+    def __init__(self, faults: Faults, brokers: Brokers | None = None, refusing: Refusing | None = None) -> None:
         self._faults = faults
+        self.refusing = refusing or Refusing()
         self.brokers = brokers or Brokers(faults.rng, forget=False)
         self._in_doubt: Transaction | None = None
         self._astray: _Astray | None = None
@@ -364,6 +377,9 @@ class Store:
             return self._torn(transaction)
         if not self.brokers.written(_places(transaction)):
             raise UnknownOutcomeError
+        if any(self.refusing.refuses(topic, record) for topic, record in _written(transaction)):
+            self._abort(transaction)
+            raise RecordRefusedError
         # A copy of the key of series is too small to be refused.
         has_segments = any(value is not None and key != COPY_KEY for key, value in transaction.snapshots)
         if has_segments and self._faults.rng.random() < self._faults.refuse_chance:
