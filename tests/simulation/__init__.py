@@ -3,13 +3,13 @@
 One seed is one run. Partitions share nothing, so a run has one. Its limits are small enough for several buckets of
 several segments.
 
-The scheduler (:mod:`.run`) picks the next event. Records arrive. Clocks move, also backwards, and drift apart. A router
-does a round, dies between any two of its effects, loses the answer to a commit, sends a request to end a transaction
-twice, or starts again with other rules. Brokers refuse records, and targets are deleted (:mod:`.refusing`). Segments
-are refused, damaged, read late or not read at all. Topics are compacted, trimmed, and expire before their time. One to
-three routers are members of a group (:mod:`.members`), which gives the partition from one to the other. They hear of
-the group's decisions late, so that between any two effects of one router another one that also believes to be the owner
-may act.
+The scheduler (:mod:`.run`) picks the next event. Records arrive, some in batches that no client can read. Clocks move,
+also backwards, and drift apart. A router does a round, dies between any two of its effects, loses the answer to a
+commit, sends a request to end a transaction twice, or starts again with other rules. Brokers refuse records, and
+targets are deleted (:mod:`.refusing`). Segments are refused, damaged, read late or not read at all. Topics are
+compacted, trimmed, and expire before their time. One to three routers are members of a group (:mod:`.members`), which
+gives the partition from one to the other. They hear of the group's decisions late, so that between any two effects of
+one router another one that also believes to be the owner may act.
 
 The routers are the shipped code: take-over, rounds, intake, releaser, gate, buckets, adoption and every stored byte
 (:mod:`.serving`). Only their ports (:mod:`.host`) lead to a model of Kafka (:mod:`.world`, :mod:`.fetching`). A router

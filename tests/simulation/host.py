@@ -30,7 +30,7 @@ from sidecar.engine.buckets.hidden_end import Edges, HiddenEnd
 from sidecar.engine.buckets.trimming import Trimming
 from sidecar.engine.buckets.upkeep import Upkeep
 from sidecar.engine.context import PartitionContext
-from sidecar.engine.intake.decided import Decided
+from sidecar.engine.intake.decided import BadBatch, Decided
 from sidecar.engine.intake.deciding import Deciding
 from sidecar.engine.intake.intake import CONTROLS_FOR_S, IdPlaces, Intake
 from sidecar.engine.ownership.adopting import BackfillRecord
@@ -42,7 +42,6 @@ from sidecar.engine.ports import KNOWN_FOR_S, Stored, Target
 from sidecar.engine.release.aside import Doubts
 from sidecar.engine.release.gate import Gate
 from sidecar.engine.release.rates import RateLimits
-from sidecar.engine.release.shortening import is_shortened
 from sidecar.engine.release.transaction import Outcome, Refusals, Result, Transaction
 from sidecar.kafka.client.connections import ConnectionLostError
 from sidecar.kafka.reading.tails import Fetch
@@ -392,6 +391,11 @@ class SimulatedAhead:
         if self._next < log.start:
             raise world.OutOfRangeError
         records, end = log.read(self._next, self._host.reads)
+        if records and records[0].unreadable_to is not None:
+            bad = BadBatch(records[0].offset, records[0].unreadable_to, "no client can")
+            self._next = bad.to_offset
+            self._ahead.append(self._deciding.decide(Fetch([], [], bad)))
+            return
         messages: list[Any] = [_Message(each) for each in records]
         if end is not None:
             messages.append(_End(end))
@@ -532,9 +536,9 @@ def _left(transaction: Transaction, log: DelayLog) -> list[Left]:
         for target in schedule.targets
     ]
     return released + [
-        # A shortened record may have lost the value that identifies it.
+        # A shortened record may have lost the value that identifies it, and an unreadable batch has none.
         Left(
-            offset if is_shortened(refused.rejection.message) else _named(refused.record, log),
+            _named(refused.record, log) if refused.record.value is not None else offset,
             REJECTED,
             refused.record,
             refused.rejection,

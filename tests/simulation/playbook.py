@@ -177,6 +177,10 @@ class Playbook:
         log.records.append(sent)
         log.end += 1
 
+    def sends_unreadable(self, value: str, *, records: int) -> None:
+        """Let a producer send a batch of so many records that no client can read; the value stands for all of it."""
+        self._around.log.append_unreadable(records, value.encode())
+
     def turn(self, *, now_ms: int) -> Turn:
         """Let the router work until this time, and return the records that became visible."""
         before = len(self._around.store.committed)

@@ -116,6 +116,10 @@ BROKERS_WEIGHT = 6
 TOPICS_WEIGHT = 2
 """The weight of topics that are deleted or made, in runs in which brokers refuse records."""
 
+UNREADABLE_SHARE = 0.15
+UNREADABLE_CHANCE = 0.1
+"""The share of runs in which producers write batches that no client can read, and the chance of one."""
+
 SHORTEN_SHARE = 0.3
 SHORTEN_WEIGHT = 1
 """The share of runs in which the retention of the delay topic changes, and the weight of a change."""
@@ -189,6 +193,9 @@ class Run:
         rare = [(["job"], 0.35), (["gate", "pause"], 0.35)]
         without = [name for names, share in rare if self._rng.random() < share for name in names]
         self._actions = {**_ACTIONS, **dict.fromkeys(without, 0)}
+        # A damaged segment over a batch that nobody can read cannot be repaired.
+        unreadable = random.Random(f"{seed}, batches that cannot be read by any client")
+        self._unreadable = unreadable if unreadable.random() < UNREADABLE_SHARE and not self._damages else None
         self._actions |= _actions_of(seed, forgets=forgets, refuses=refusing.luck is not None)
         self._jobs: list[Iterator[str]] = []
         self._cursors = [FIRST_OFFSET]
@@ -275,6 +282,8 @@ class Run:
             append_named(self._named, self._clock.now_ms, self._around.log, self._delays_ms)
             if self._around.refuses_moves:
                 append_chain(self._chaining, self._clock.now_ms, self._around.log)
+        if self._unreadable is not None and self._unreadable.random() < UNREADABLE_CHANCE:
+            self._around.log.append_unreadable(self._unreadable.randint(1, 3))
         self._note(f"appended up to {self._around.log.end}")
 
     def _restart(self) -> None:
@@ -449,7 +458,8 @@ class Run:
         """Note the records that routers have reported as removed by retention."""
         heard, self._heard = self._lines[self._heard :], len(self._lines)
         for line in heard:
-            if line["event"] == "records_lost":
+            # A batch that nobody can read is rejected as well, so it is not lost.
+            if line["event"] == "records_lost" and ("offsets" in line or "needed_from" in line):
                 lost = line["offsets"] if "offsets" in line else range(line["needed_from"], line["log_starts_at"])
                 self._around.log.told_lost.update(lost)
 

@@ -34,6 +34,15 @@ def test_a_record_that_cannot_be_read_is_rejected_at_once(play: Playbook) -> Non
     play.turn(now_ms=0).releases(nothing).rejects("a", because=Reason.INVALID_SCHEDULE)
 
 
+def test_a_batch_that_nobody_can_read_is_rejected_once_and_holds_up_no_other(play: Playbook) -> None:
+    play.sends("before", after_ms=1_000)
+    play.sends_unreadable("batch", records=3)
+    play.sends("behind", after_ms=1_000)
+    play.turn(now_ms=0).releases(nothing).rejects("batch", because=Reason.UNREADABLE)
+    play.restarts()
+    play.turn(now_ms=1_000).releases("before", "behind").rejects(nothing)
+
+
 def test_a_cancelled_record_is_never_released(play: Playbook) -> None:
     play.sends("a", after_ms=1_000, id="order-7")
     play.sends("b", after_ms=1_000, id="order-7")

@@ -114,7 +114,7 @@ class Produced:
     of its id. ``moved_by`` is the offset of the control that has moved it; ``moved_last`` is the offset of the last
     control that has moved it or an occurrence of its series before it. ``asked_ms`` is the time at which a producer
     wrote the record because of which a router has written this one, or -1 if no producer has asked for this very
-    record.
+    record. ``unreadable_to``: the record stands for a batch that no client can read, from its offset up to that one.
     """
 
     offset: int
@@ -131,6 +131,7 @@ class Produced:
     moved_by: int | None = None
     moved_last: int | None = None
     asked_ms: int | None = None
+    unreadable_to: int | None = None
 
     @property
     def missed_from_ms(self) -> int:
@@ -195,9 +196,19 @@ class DelayLog:
         self.end += 2
         return self.end - 2
 
+    def append_unreadable(self, records: int, name: bytes = b"") -> None:
+        """Append a batch that no client can read."""
+        to_offset = self.end + records
+        batch = Produced(self.end, [], 0, 0, "", legible=False, padding=name, unreadable_to=to_offset)
+        self.records.append(batch)
+        self.end = to_offset
+
     def read(self, from_offset: int, most: int) -> tuple[list[Produced], int | None]:
-        """Return records from an offset on, and the end of the log if it was reached."""
+        """Return records from an offset on, and the end of the log if it was reached; an unreadable batch is alone."""
         ahead = [record for record in self.records if record.offset >= max(from_offset, self.start)]
+        bad = next((at for at, record in enumerate(ahead) if record.unreadable_to is not None), None)
+        if bad is not None:
+            return ahead[: min(most, bad or 1)], None
         return ahead[:most], self.end if len(ahead) <= most else None
 
 

@@ -13,7 +13,7 @@ mistake:
 * :mod:`.wrong_moving`: moved schedules
 * :mod:`.wrong_spreading`: spread bursts
 * :mod:`.wrong_doubts`: places in doubt
-* :mod:`.wrong_refusing`: records that brokers refuse
+* :mod:`.wrong_refusing`: records that brokers refuse, and batches that nobody can read
 """
 
 from collections.abc import Iterable, Sequence

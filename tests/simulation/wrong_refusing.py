@@ -1,9 +1,11 @@
-"""Wrong routers: mistakes with records that brokers refuse."""
+"""Wrong routers: mistakes with records that brokers refuse, and with batches that nobody can read."""
 
 from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
+from index.partition import PartitionIndex
+from sidecar.engine.payload.records import Payload, Refused
 from sidecar.engine.release.releaser import Releaser
 from sidecar.engine.release.shortening import shortened_where
 from tests.simulation.replacing import OWNED, Wrong
@@ -65,4 +67,15 @@ class AllShortened(Wrong):
     replaces: ClassVar = {"sidecar.engine.release.releaser.shortened_where": _shortened_all}
 
 
-ALL: tuple[type[Wrong], ...] = (RefusedDropped, SetAsideNowhere, AllRefusedForOne, AllShortened)
+class _StepsOver(PartitionIndex[Payload, Refused]):
+    def skip(self, from_offset: int, to_offset: int, rejected: Refused) -> None:
+        self.advance(to_offset)
+
+
+class UnreadableSteppedOver(Wrong):
+    """Steps over a batch that nobody can read, and rejects nothing in its place."""
+
+    replaces: ClassVar = {OWNED + "PartitionIndex": _StepsOver}
+
+
+ALL: tuple[type[Wrong], ...] = (RefusedDropped, SetAsideNowhere, AllRefusedForOne, AllShortened, UnreadableSteppedOver)
