@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from index.bucket_rules import SealRules
-from index.headers import Headers
-from index.receipts import ControlOutcome
-from index.rules import Rules
-from index.schedule import Reason
+from index.buckets.bucket_rules import SealRules
+from index.named.receipts import ControlOutcome
+from index.protocol.headers import Headers
+from index.protocol.schedule import Reason
+from index.rules.rules import Rules
 from sidecar.engine.release.rates import TargetLimit
 from tests.simulation.host import PLENTY_BYTES, Host
 from tests.simulation.run import first_state

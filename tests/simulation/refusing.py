@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import isinf
 
-from index.receipts import receipt_record
-from index.record import Record
-from index.schedule import Reason, Rejection
+from index.named.receipts import receipt_record
+from index.protocol.record import Record
+from index.protocol.schedule import Reason, Rejection
 from sidecar.engine.release.transaction import Refusals, Transaction
 
 SHARE = 0.2

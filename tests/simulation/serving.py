@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from index.rules import Rules
-from index.transaction_size import TransactionSize
+from index.partition.transaction_size import TransactionSize
+from index.rules.rules import Rules
 from sidecar.engine.ownership import owned_partition, rounds
 from tests.simulation.host import Host
 from tests.simulation.settings import Surroundings

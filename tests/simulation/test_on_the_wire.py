@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from index.headers import NATIVE, StrippedNames
-from index.rule_history import RuleHistory
+from index.protocol.headers import NATIVE, StrippedNames
+from index.rules.rule_history import RuleHistory
 from sidecar.kafka.writing.kafka_transactions import KafkaTransactions
 from sidecar.kafka.writing.writer import PartitionWriter
-from snapshots.inventory import Inventory
-from snapshots.mask import decode_mask
-from snapshots.state import RULES_KEY, encode_history, fold_state
+from snapshots.state.inventory import Inventory
+from snapshots.state.mask import decode_mask
+from snapshots.state.state import RULES_KEY, encode_history, fold_state
 from tests.simulation.host import TOPIC_ID, Host
 from tests.simulation.playbook import RULES, Playbook
 from tests.simulation.world import FIRST_OFFSET, START_MS

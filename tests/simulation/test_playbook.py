@@ -3,8 +3,8 @@
 import pytest
 from structlog.testing import capture_logs
 
-from index.bucket_rules import PlacementRule, SealRules
-from index.schedule import Reason
+from index.buckets.bucket_rules import PlacementRule, SealRules
+from index.protocol.schedule import Reason
 from tests.simulation.host import METRICS
 from tests.simulation.playbook import Playbook, nothing, receipt
 from tests.simulation.world import DELAY_TOPIC, REJECTED

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from index.headers import Headers
-from index.record import Record
-from index.schedule import Rejection
+from index.protocol.headers import Headers
+from index.protocol.record import Record
+from index.protocol.schedule import Rejection
 from sidecar.engine.ports import Place
 from snapshots.envelope import Kind
-from snapshots.series_key import COPY_KEY, decode_copy
-from snapshots.state import PROGRESS_KEY, series_key_of
+from snapshots.state.series_key import COPY_KEY, decode_copy
+from snapshots.state.state import PROGRESS_KEY, series_key_of
 from tests.simulation.forgetting import Brokers
 from tests.simulation.refusing import TOO_LARGE, Refusing
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
-from index.partition import PartitionIndex
+from index.partition.partition import PartitionIndex
 from sidecar.engine.payload.records import Payload, Refused
 from sidecar.engine.release.releaser import Releaser
 from sidecar.engine.release.shortening import shortened_where

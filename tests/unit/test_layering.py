@@ -194,6 +194,24 @@ _ENGINE_ALLOWED = Rule(
 )
 """No client, thread, socket or clock; and no own module that has one, but for metrics and logs."""
 
+_CORE: dict[str, dict[str, frozenset[str]]] = {
+    "index": {
+        "protocol": frozenset(),
+        "rules": frozenset({"protocol"}),
+        "pending": frozenset({"protocol"}),
+        "named": frozenset({"pending", "protocol"}),
+        "buckets": frozenset({"named", "pending", "protocol"}),
+        "partition": frozenset({"buckets", "named", "pending", "protocol"}),
+    },
+    "snapshots": {
+        "segments": frozenset({"proto"}),
+        "state": frozenset({"segments", "proto"}),
+    },
+}
+"""The rooms of the core that each room may import, besides the modules at the root of its package."""
+
+_CORE_ROOTS = frozenset({"errors", "envelope", "libraries", "offsets"})
+
 _MAX_FILES = 14
 """Most files of a room, its ``__init__`` included."""
 
@@ -275,6 +293,11 @@ def test_a_room_of_the_jobs_imports_only_the_rooms_it_may(room: str) -> None:
     _assert_imports_only("spark_backfill", room, _JOBS[room] | _SHARED_BY_JOBS)
 
 
+@pytest.mark.parametrize(("top", "room"), [(top, room) for top, rooms in _CORE.items() for room in rooms])
+def test_a_room_of_the_core_imports_only_the_rooms_it_may(top: str, room: str) -> None:
+    _assert_imports_only(top, room, _CORE[top][room] | _CORE_ROOTS)
+
+
 @pytest.mark.parametrize("module", sorted(_SHARED_BY_JOBS))
 def test_what_jobs_share_imports_none_of_their_rooms(module: str) -> None:
     _assert_imports_only("spark_backfill", module, _SHARED_BY_JOBS)
@@ -312,7 +335,10 @@ def test_the_router_has_few_folders_to_open() -> None:
 
 
 @pytest.mark.parametrize(
-    ("top", "room"), [("sidecar", room) for room in _INNER] + [("spark_backfill", room) for room in _JOBS]
+    ("top", "room"),
+    [("sidecar", room) for room in _INNER]
+    + [("spark_backfill", room) for room in _JOBS]
+    + [(top, room) for top, rooms in _CORE.items() for room in rooms],
 )
 def test_a_room_is_small_and_says_what_it_is_for(top: str, room: str) -> None:
     modules = _inner_rooms(top)[room]
