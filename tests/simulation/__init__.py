@@ -3,9 +3,10 @@
 One seed is one run. Partitions share nothing, so a run has one. Its limits are small enough for several buckets of
 several segments.
 
-The scheduler (:mod:`.run`) picks the next event. Records arrive. Clocks move, also backwards, and drift apart. A router
-does a round, dies between any two of its effects, loses the answer to a commit, sends a request to end a transaction
-twice, or starts again with other rules. Segments are refused, damaged, read late or not read at all. Topics are
+The scheduler (:mod:`.run`) picks the next event. Records arrive, some in batches that no client can read. Clocks move,
+also backwards, and drift apart. A router does a round, dies between any two of its effects, loses the answer to a
+commit, sends a request to end a transaction twice, or starts again with other rules. Brokers refuse records, and
+targets are deleted (:mod:`.refusing`). Segments are refused, damaged, read late or not read at all. Topics are
 compacted, trimmed, and expire before their time. One to three routers are members of a group (:mod:`.members`), which
 gives the partition from one to the other. They hear of the group's decisions late, so that between any two effects of
 one router another one that also believes to be the owner may act.
@@ -20,6 +21,8 @@ compares the pending entries of the owner with the records that are still owed (
 A proof that cannot fail proves nothing. So :mod:`.wrong` and the modules beside it hold routers with one mistake each,
 an override of a shipped class, and the test asserts that the checker catches each of them; :mod:`.mutants` prints the
 table.
+
+A playbook (:mod:`.playbook`) plays one behaviour on the same model, without faults, for a test of few lines.
 
 ``python -m tests.simulation SEED`` replays one run and prints its events; a second argument names a wrong router.
 """

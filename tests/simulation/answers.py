@@ -59,7 +59,9 @@ class Answers:
 
     def follow(self, transaction: Transaction) -> None:
         """Raise Violation if a receipt is wrong, or if a record leaves that a receipt has cancelled."""
-        rejected = {each.offset for each in transaction.left if each.topic == REJECTED and not each.refused_at_release}
+        rejected = {
+            each.offset for each in transaction.left if each.topic == REJECTED and not each.is_refused_at_release
+        }
         self._never_indexed |= rejected
         moved = {control: self._produced[place] for control, place in transaction.placed.items()}
         moved = {control: record for control, record in moved.items() if record.moved_by is not None}

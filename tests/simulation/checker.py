@@ -10,9 +10,10 @@ from snapshots.envelope import Kind, unwrap
 from snapshots.proto import state_pb2
 from snapshots.state.state import PROGRESS_KEY, RULES_KEY
 from tests.simulation.answers import Answers
+from tests.simulation.refusing import Refusing
 from tests.simulation.violation import Violation, require
 from tests.simulation.workload import MINUTE_MS
-from tests.simulation.world import REJECTED, Produced, Transaction
+from tests.simulation.world import REJECTED, Left, Produced, Transaction
 
 __all__ = ["Checker", "Violation"]
 
@@ -49,11 +50,16 @@ class Checker:
     """Follows the committed transactions in order; reads the lists of its arguments again whenever they have grown."""
 
     def __init__(
-        self, produced: Sequence[Produced], rules_used: Sequence[Rules], committed: Sequence[Transaction]
+        self,
+        produced: Sequence[Produced],
+        rules_used: Sequence[Rules],
+        committed: Sequence[Transaction],
+        refusing: Refusing | None = None,
     ) -> None:
         self._log = produced
         self._rules_used = rules_used
         self._committed = committed
+        self._refusing = refusing or Refusing()
         self._followed = 0
         self._produced: dict[int, Produced] = {}
         self._left: dict[int, str] = {}
@@ -85,9 +91,11 @@ class Checker:
         self._no_number_moves_back(before)
         self._note_waits(transaction)
         self._answers.follow(transaction)
-        for offset, topic, written, _ in transaction.left:
+        for left in transaction.left:
+            offset, topic, written, _ = left
             record = self._produced[offset]
-            require(written is None or _is_of(written, record), f"{offset} altered: {written}, not {record}")
+            is_whole = written is None or _is_of(written, record)
+            require(is_whole or self._is_rightly_shortened(left, record), f"{offset} altered: {written}, not {record}")
             require(offset not in self._left, f"{offset} left twice, to {self._left.get(offset)} and to {topic}")
             self._left[offset] = topic
             self._rightly(record, topic, transaction.begun_ms)
@@ -105,7 +113,8 @@ class Checker:
         """
         appended = [(offset, self._produced[place]) for offset, place in transaction.placed.items()]
         unexplained = [(offset, record) for offset, record in appended if record.moved_by is None]
-        for offset, topic, _, refused_at_release in transaction.left:
+        for left in transaction.left:
+            offset, topic = left.offset, left.topic
             record = self._produced[offset]
             if record.series is None:
                 continue
@@ -115,7 +124,7 @@ class Checker:
             wanted = _next_of(record, transaction.begun_ms - self._shift_ms(record))
             found = [each for each in unexplained if each[0] == offset]
             # A rejection because of the record's own content ends its series.
-            if wanted is None or (topic == REJECTED and not refused_at_release):
+            if wanted is None or (topic == REJECTED and not left.is_refused_at_release):
                 continue
             require(len(found) == 1, f"{offset} leaves, and is followed by {found}, not {wanted}")
             require(_number_and_due(found[0][1]) == wanted, f"{offset} is followed by {found}, not {wanted}")
@@ -130,7 +139,8 @@ class Checker:
 
     def _rightly(self, record: Produced, topic: str, begun_ms: int) -> None:
         if topic == REJECTED:
-            require(self._may_be_rejected(record), f"{record.offset} rejected, but right by all rules there were")
+            is_right = self._may_be_rejected(record) or self._may_be_refused(record)
+            require(is_right, f"{record.offset} rejected, but right by all rules there were")
             return
         is_right = any(_acceptable(record, rules) for rules in self._rules_used)
         require(is_right, f"{record.offset} released, but wrong by all rules there were")
@@ -140,6 +150,32 @@ class Checker:
 
     def _may_be_rejected(self, record: Produced) -> bool:
         return not all(_acceptable(record, rules) for rules in self._rules_used)
+
+    def _may_be_refused(self, record: Produced) -> bool:
+        """Say whether brokers have refused the record at some time, or would have."""
+        is_unknown = record.target in self._refusing.were_gone
+        return is_unknown or self._refusing.is_too_large(record.target, _whole(record))
+
+    def _is_rightly_shortened(self, left: Left, record: Produced) -> bool:
+        """Say whether a rejected record lacks parts only, names each of them, and is too large with all of them."""
+        written, whole = left.record, _whole(record)
+        if written is None or left.rejection is None or not self._refusing.is_too_large(REJECTED, whole):
+            return False
+        gone = {
+            "key": written.key is None and whole.key is not None,
+            "value": written.value is None,
+            "headers": not written.headers,
+        }
+        filled = Record(
+            whole.key if gone["key"] else written.key,
+            whole.value if gone["value"] else written.value,
+            whole.headers if gone["headers"] else written.headers,
+            written.timestamp_ms,
+        )
+        said = left.rejection.message
+        return _is_of(filled, record) and all(
+            f"refused its {part}" in said for part, is_gone in gone.items() if is_gone
+        )
 
     def _note_waits(self, transaction: Transaction) -> None:
         """Note the delay and the spreads in the state topic, and the offset from which each epoch of them holds."""
@@ -206,7 +242,13 @@ def _number_and_due(record: Produced) -> tuple[int, int]:
     return record.series.number, record.due_us // 1_000
 
 
+def _whole(record: Produced) -> Record:
+    return Record(record.key, record.value, record.headers, record.timestamp_ms)
+
+
 def _is_of(written: Record, record: Produced) -> bool:
+    if record.unreadable_to is not None:
+        return (written.key, written.value, list(written.headers)) == (None, None, [])
     wanted = (record.key, record.value, list(record.headers), record.timestamp_ms)
     return (written.key, written.value, list(written.headers), written.timestamp_ms) == wanted
 

@@ -30,7 +30,7 @@ from sidecar.engine.buckets.hidden_end import Edges, HiddenEnd
 from sidecar.engine.buckets.trimming import Trimming
 from sidecar.engine.buckets.upkeep import Upkeep
 from sidecar.engine.context import PartitionContext
-from sidecar.engine.intake.decided import Decided
+from sidecar.engine.intake.decided import BadBatch, Decided
 from sidecar.engine.intake.deciding import Deciding
 from sidecar.engine.intake.intake import CONTROLS_FOR_S, IdPlaces, Intake
 from sidecar.engine.ownership.adopting import BackfillRecord
@@ -53,6 +53,7 @@ from snapshots.state.state import StoredState, fold_state
 from tests.simulation import world
 from tests.simulation.fetching import PageReader, Pool, Reader, record_of
 from tests.simulation.jobs import Watch
+from tests.simulation.refusing import TOO_LARGE, Refusing
 from tests.simulation.settings import SimulatedSettings, Surroundings
 from tests.simulation.workload import DEFAULT_TARGET, TARGETS
 from tests.simulation.world import (
@@ -85,11 +86,9 @@ INDISPENSABLE = (SNAPSHOTS_PLACE, BACKFILL_PLACE, (REJECTED, 0))
 FREE_PLACES = [(target, 0) for target in (DEFAULT_TARGET, *TARGETS)]
 PLENTY_BYTES = 1 << 40
 READS_AHEAD = 0.3
+ASKS_AGAIN = 0.3
 REFUSED_BY = 2_654_435_761 >> 3
 """Spreads the offsets whose move is refused."""
-
-NO_LONGER = "is no longer allowed"
-"""Part of the message about a record that was accepted and is refused at its release."""
 
 
 class SimulatedTopic(DelayTopicConfig):
@@ -127,15 +126,16 @@ class SimulatedClock:
 class HastyClock(SimulatedClock):
     """Lets the evaluation of a control take long sometimes, so that the next ones wait for another transaction."""
 
-    def __init__(self, own: OwnClock) -> None:
+    def __init__(self, own: OwnClock, faults: Faults) -> None:
         super().__init__(own)
+        self._faults = faults
         # A random generator of its own, so that the rest of the run is unchanged.
         self._luck = Random(own.running_s)
         self._passed_s = 0.0
 
     def running_s(self) -> float:
-        """Return a time that advances, in one of four calls, by the longest time that controls may take."""
-        self._passed_s += CONTROLS_FOR_S * (self._luck.random() < 0.25)
+        """Return a time that advances, in some calls, by the longest time that controls may take."""
+        self._passed_s += CONTROLS_FOR_S * (self._luck.random() < self._faults.hurry_chance)
         return super().running_s() + self._passed_s
 
 
@@ -148,7 +148,7 @@ class SimulatedBudget(PayloadBudget):
 
     @property
     def room_bytes(self) -> int:
-        return self._faults.rng.choices([PLENTY_BYTES, 0, 700], [92, 4, 4])[0]
+        return self._faults.rng.choices([PLENTY_BYTES, 0, 700], self._faults.memory_weights)[0]
 
     @property
     def is_full(self) -> bool:
@@ -157,14 +157,26 @@ class SimulatedBudget(PayloadBudget):
 
 
 class SimulatedDirectory:
-    """A directory in which every target exists."""
+    """A directory that asks again which targets exist only once a broker has contradicted it, or at random."""
+
+    def __init__(self, refusing: Refusing) -> None:
+        self._refusing = refusing
+        # A random generator of its own, so that the rest of the run stays the same without it.
+        self._luck = Random(len(refusing.were_gone))
+        self._gone = frozenset(refusing.gone)
 
     def resolve(self, names: Any, known_for_s: float = KNOWN_FOR_S) -> dict[str, Target]:
         """Return targets of one partition each."""
-        return {name: Target(1, None, known_for_s) for name in names}
+        if self._luck.random() < ASKS_AGAIN:
+            self.forget()
+        return {name: Target(1, self._refusal(name), known_for_s) for name in names}
 
     def forget(self) -> None:
-        """Do nothing: there is no cache."""
+        """Ask the brokers."""
+        self._gone = frozenset(self._refusing.gone)
+
+    def _refusal(self, name: str) -> Rejection | None:
+        return Rejection(Reason.TARGET_UNKNOWN, f"Target topic {name} does not exist") if name in self._gone else None
 
 
 class Host:
@@ -174,7 +186,7 @@ class Host:
         self._around = around
         self.epoch = -1
         self.reads = 30
-        self.directory = SimulatedDirectory()
+        self.directory = SimulatedDirectory(around.store.refusing)
         self.codec = KERNEL.codec
         self.runs = SMALL_RUNS
         self.compresses = True
@@ -230,7 +242,7 @@ class Host:
             native=KERNEL.decider,
         )
         ahead = SimulatedAhead(self._around, self, deciding, ledger.indexed_to)
-        return Intake(ahead, ledger, self.budget, places, HastyClock(self._around.clock))
+        return Intake(ahead, ledger, self.budget, places, HastyClock(self._around.clock, self._around.faults))
 
     def read_again(self, offsets: Sequence[int]) -> dict[int, Record | None]:
         """Return the records that retention has left."""
@@ -379,6 +391,11 @@ class SimulatedAhead:
         if self._next < log.start:
             raise world.OutOfRangeError
         records, end = log.read(self._next, self._host.reads)
+        if records and records[0].unreadable_to is not None:
+            bad = BadBatch(records[0].offset, records[0].unreadable_to, "no client can")
+            self._next = bad.to_offset
+            self._ahead.append(self._deciding.decide(Fetch([], [], bad)))
+            return
         messages: list[Any] = [_Message(each) for each in records]
         if end is not None:
             messages.append(_End(end))
@@ -436,10 +453,13 @@ class SimulatedTransactions:
         return Result(Outcome.COMMITTED, _shared_out(transaction, offsets), notes=notes)
 
     def find_refused(self, transaction: Transaction, within_s: float) -> Refusals:
-        """Refuse some of the records that are moved."""
-        assert self._refused, f"{transaction}: nothing is refused, in {within_s} s"
-        why = Rejection(Reason.RECORD_TOO_LARGE, "in the simulation")
-        return Refusals({}, unfollowed=dict.fromkeys(self._refused, why))
+        """Find the records that are too large for their topics, and refuse some of the moved ones."""
+        refusing = self._around.store.refusing
+        found = refusing.find(transaction, REJECTED, RECEIPTS_PLACE[0], within_s)
+        large = {each.offset for each in transaction.appended if refusing.is_too_large(DELAY_TOPIC, each.record)}
+        found = replace(found, unfollowed=dict.fromkeys(self._refused | large, TOO_LARGE))
+        assert any((found.refused, found.undecided, found.unfollowed, found.unanswered)), f"{transaction} is taken"
+        return found
 
     def _require_room(self) -> None:
         if self._refused:
@@ -516,8 +536,14 @@ def _left(transaction: Transaction, log: DelayLog) -> list[Left]:
         for target in schedule.targets
     ]
     return released + [
-        Left(_named(refused.record, log), REJECTED, refused.record, NO_LONGER in refused.rejection.message)
-        for _, refused in transaction.rejected
+        # A shortened record may have lost the value that identifies it, and an unreadable batch has none.
+        Left(
+            _named(refused.record, log) if refused.record.value is not None else offset,
+            REJECTED,
+            refused.record,
+            refused.rejection,
+        )
+        for offset, refused in transaction.rejected
     ]
 
 

@@ -62,9 +62,9 @@ class Job:
             each.offset
             for each in log.records
             if self._from <= each.offset < self._to
-            and any(rules.controls.makes_control(name) for name, _ in each.headers)
+            and (each.unreadable_to or any(rules.controls.makes_control(name) for name, _ in each.headers))
         ]
-        # Only the owner knows which schedules the controls cancel.
+        # Only the owner knows which schedules the controls cancel, and a job reads no unreadable batch.
         self._to = min([self._to, *controls])
         self._name = rng.choice(["nightly", f"job{rng.getrandbits(40)}"])
         self._run = f"{next(_attempts)}.{self._name}"

@@ -25,6 +25,7 @@ from tests.simulation.forgetting import SHARE, Brokers
 from tests.simulation.host import FREE_PLACES, INDISPENSABLE, TOPIC_ID
 from tests.simulation.jobs import Job
 from tests.simulation.members import Group, Member
+from tests.simulation.refusing import some_refusing
 from tests.simulation.replacing import Wrong, playing
 from tests.simulation.serving import Serving
 from tests.simulation.settings import Surroundings
@@ -44,6 +45,7 @@ from tests.simulation.world import (
     DELAY_PLACE,
     FIRST_OFFSET,
     RECEIPTS_PLACE,
+    REJECTED,
     START_MS,
     STATE_PLACE,
     AbortedError,
@@ -54,6 +56,7 @@ from tests.simulation.world import (
     FencedError,
     OutOfRangeError,
     OwnClock,
+    RecordRefusedError,
     Store,
     UnknownOutcomeError,
 )
@@ -63,7 +66,10 @@ SETTLE_ROUNDS = 400
 MOST_AHEAD_MS = 100
 LONGEST_PAUSE_MS = 1 << 40
 OTHERS_CHANCE = 0.4
-_INTERRUPTIONS = (CrashedError, UnknownOutcomeError, AbortedError, FencedError, OutOfRangeError, ConnectionLostError)
+_INTERRUPTIONS = (
+    *(CrashedError, UnknownOutcomeError, AbortedError, RecordRefusedError, FencedError, OutOfRangeError),
+    ConnectionLostError,
+)
 _OTHER_FAULTS = ("killed", "given to", "a segment was", "expired", "the state has lost")
 _FAULTS = (*(each.__name__ for each in _INTERRUPTIONS), *_OTHER_FAULTS)
 _REFUSALS = (RefusedError, FormatError)
@@ -85,6 +91,7 @@ _ACTIONS = {
     "lose": 0,
     "brokers": 0,
     "retention": 0,
+    "topics": 0,
 }
 RECURS_SHARE = 0.4
 """The share of runs in which schedules recur."""
@@ -105,6 +112,13 @@ SPREAD_SHARE = 0.15
 
 BROKERS_WEIGHT = 6
 """The weight of events at the brokers, in runs in which brokers lose markers."""
+
+TOPICS_WEIGHT = 2
+"""The weight of topics that are deleted or made, in runs in which brokers refuse records."""
+
+UNREADABLE_SHARE = 0.15
+UNREADABLE_CHANCE = 0.1
+"""The share of runs in which producers write batches that no client can read, and the chance of one."""
 
 SHORTEN_SHARE = 0.3
 SHORTEN_WEIGHT = 1
@@ -148,7 +162,8 @@ class Run:
         forgetting = random.Random(f"{seed}, forgets")
         forgets = forgetting.random() < SHARE
         brokers = Brokers(forgetting, forget=forgets, often=[DELAY_PLACE], seldom=[STATE_PLACE])
-        store = Store(faults, brokers)
+        refusing = some_refusing(seed, (DEFAULT_TARGET, *TARGETS), REJECTED)
+        store = Store(faults, brokers, refusing)
         self._around = Surroundings(
             OwnClock(self._clock),
             DelayLog(),
@@ -178,17 +193,14 @@ class Run:
         rare = [(["job"], 0.35), (["gate", "pause"], 0.35)]
         without = [name for names, share in rare if self._rng.random() < share for name in names]
         self._actions = {**_ACTIONS, **dict.fromkeys(without, 0)}
-        # Random generators of their own, so that the rest of the run stays the same without them.
-        if random.Random(f"{seed}, loses").random() < LOSE_SHARE:
-            self._actions["lose"] = LOSE_WEIGHT
-        if forgets:
-            self._actions["brokers"] = BROKERS_WEIGHT
-        if random.Random(f"{seed}, shortens").random() < SHORTEN_SHARE:
-            self._actions["retention"] = SHORTEN_WEIGHT
+        # A damaged segment over a batch that nobody can read cannot be repaired.
+        unreadable = random.Random(f"{seed}, batches that cannot be read by any client")
+        self._unreadable = unreadable if unreadable.random() < UNREADABLE_SHARE and not self._damages else None
+        self._actions |= _actions_of(seed, forgets=forgets, refuses=refusing.luck is not None)
         self._jobs: list[Iterator[str]] = []
         self._cursors = [FIRST_OFFSET]
         self._latest_ms = self._clock.now_ms
-        self._checker = Checker(self._around.log.records, self._rules_used, self._around.store.committed)
+        self._checker = Checker(self._around.log.records, self._rules_used, store.committed, refusing)
         self._lines: MutableSequence[MutableMapping[str, Any]] = []
         self._heard = 0
         self.trace: list[str] = []
@@ -246,6 +258,7 @@ class Run:
             "lose": self._lose_beginning,
             "brokers": self._let_brokers_be,
             "retention": self._change_retention,
+            "topics": self._delete_or_make_topics,
         }[action]()
 
     def _round(self) -> None:
@@ -269,6 +282,8 @@ class Run:
             append_named(self._named, self._clock.now_ms, self._around.log, self._delays_ms)
             if self._around.refuses_moves:
                 append_chain(self._chaining, self._clock.now_ms, self._around.log)
+        if self._unreadable is not None and self._unreadable.random() < UNREADABLE_CHANCE:
+            self._around.log.append_unreadable(self._unreadable.randint(1, 3))
         self._note(f"appended up to {self._around.log.end}")
 
     def _restart(self) -> None:
@@ -352,6 +367,12 @@ class Run:
         if self._serving is not None:
             self._serving.owned.use_retention(self._around.retention[0])
         self._note(f"retention: {self._around.retention[0].keeps_ms}")
+
+    def _delete_or_make_topics(self) -> None:
+        """Delete the topics of some targets, and make all others."""
+        refusing = self._around.store.refusing
+        refusing.lose_some((DEFAULT_TARGET, *TARGETS))
+        self._note(f"gone: {refusing.gone}")
 
     def _go_on_with_a_job(self) -> None:
         """Begin a job, with a cursor that may be out of date; then let one job take its next step, or kill it."""
@@ -437,7 +458,8 @@ class Run:
         """Note the records that routers have reported as removed by retention."""
         heard, self._heard = self._lines[self._heard :], len(self._lines)
         for line in heard:
-            if line["event"] == "records_lost":
+            # A batch that nobody can read is rejected as well, so it is not lost.
+            if line["event"] == "records_lost" and ("offsets" in line or "needed_from" in line):
                 lost = line["offsets"] if "offsets" in line else range(line["needed_from"], line["log_starts_at"])
                 self._around.log.told_lost.update(lost)
 
@@ -470,6 +492,7 @@ class Run:
         self._note("settling")
         self._around.faults.stop()
         self._around.store.brokers.settle()
+        self._around.store.refusing.lose(())
         self._reads = [30]
         self._around.gated.clear()
         self._around.paused.clear()
@@ -494,6 +517,19 @@ class Run:
 
     def _note(self, event: str, member: Member | None = None) -> None:
         self.trace.append(event if member is None else f"{member.number}| {event}")
+
+
+def _actions_of(seed: int, *, forgets: bool, refuses: bool) -> dict[str, int]:
+    """Return the actions that not every run has, and their weights."""
+    # Random generators of their own, so that the rest of the run stays the same without them.
+    loses = random.Random(f"{seed}, loses").random() < LOSE_SHARE
+    shortens = random.Random(f"{seed}, shortens").random() < SHORTEN_SHARE
+    return {
+        "lose": LOSE_WEIGHT * loses,
+        "brokers": BROKERS_WEIGHT * forgets,
+        "retention": SHORTEN_WEIGHT * shortens,
+        "topics": TOPICS_WEIGHT * refuses,
+    }
 
 
 def first_state(rules: Rules) -> list[tuple[bytes, bytes | None]]:

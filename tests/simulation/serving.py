@@ -1,5 +1,7 @@
 """Serves one ownership of the partition: a worker's steps with the shipped code, on ports of the simulation."""
 
+from collections.abc import Callable
+
 from index.partition.transaction_size import TransactionSize
 from index.rules.rules import Rules
 from sidecar.engine.ownership import owned_partition, rounds
@@ -20,16 +22,16 @@ class SimulatedSize(TransactionSize):
 
     def limit_bytes(self, now_s: float) -> int:
         """Return a limit with room for one record, for several, or for all."""
-        return min(self._faults.rng.choice([600, 2_000, 1 << 20]), super().limit_bytes(now_s) + (1 << 20))
+        return min(self._faults.rng.choice(self._faults.sizes_bytes), super().limit_bytes(now_s) + (1 << 20))
 
 
 class Serving:
     """An ownership, taken over by the constructor and discarded after any interruption."""
 
-    def __init__(self, around: Surroundings, *, checks: bool) -> None:
+    def __init__(self, around: Surroundings, *, checks: bool, make_host: Callable[[Surroundings], Host] = Host) -> None:
         self._around = around
         self._checks = checks
-        self.host = Host(around)
+        self.host = make_host(around)
         self.host.fence()
         self.owned = owned_partition.take_over(self.host)
         self.rounds = rounds.Rounds(self.host.context, self.owned, SimulatedSize(around.faults), 30)

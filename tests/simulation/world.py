@@ -1,17 +1,19 @@
 """Models the surroundings of routers: clocks that may be set, a delay topic, a transactional store, and faults."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from index.protocol.headers import Headers
 from index.protocol.record import Record
+from index.protocol.schedule import Rejection
 from sidecar.engine.ports import Place
 from snapshots.envelope import Kind
 from snapshots.state.series_key import COPY_KEY, decode_copy
 from snapshots.state.state import PROGRESS_KEY, series_key_of
 from tests.simulation.forgetting import Brokers
+from tests.simulation.refusing import TOO_LARGE, Refusing
 
 START_MS = 1_800_000_000_000
 FIRST_OFFSET = 500
@@ -20,6 +22,10 @@ DELAY_TOPIC = "d"
 REJECTED = "d.rejected"
 STATE_PLACE, SNAPSHOTS_PLACE, BACKFILL_PLACE = ("d.delay-state", 0), ("d.delay-snapshots", 0), ("d.delay-backfill", 0)
 DELAY_PLACE, RECEIPTS_PLACE = (DELAY_TOPIC, 0), ("d.receipts", 0)
+
+
+AT_RELEASE = ("is no longer allowed", "does not exist", TOO_LARGE.message)
+"""Parts of the messages about a record that was accepted and is refused at its release."""
 
 
 class CrashedError(Exception):
@@ -108,7 +114,7 @@ class Produced:
     of its id. ``moved_by`` is the offset of the control that has moved it; ``moved_last`` is the offset of the last
     control that has moved it or an occurrence of its series before it. ``asked_ms`` is the time at which a producer
     wrote the record because of which a router has written this one, or -1 if no producer has asked for this very
-    record.
+    record. ``unreadable_to``: the record stands for a batch that no client can read, from its offset up to that one.
     """
 
     offset: int
@@ -125,6 +131,7 @@ class Produced:
     moved_by: int | None = None
     moved_last: int | None = None
     asked_ms: int | None = None
+    unreadable_to: int | None = None
 
     @property
     def missed_from_ms(self) -> int:
@@ -189,9 +196,19 @@ class DelayLog:
         self.end += 2
         return self.end - 2
 
+    def append_unreadable(self, records: int, name: bytes = b"") -> None:
+        """Append a batch that no client can read."""
+        to_offset = self.end + records
+        batch = Produced(self.end, [], 0, 0, "", legible=False, padding=name, unreadable_to=to_offset)
+        self.records.append(batch)
+        self.end = to_offset
+
     def read(self, from_offset: int, most: int) -> tuple[list[Produced], int | None]:
-        """Return records from an offset on, and the end of the log if it was reached."""
+        """Return records from an offset on, and the end of the log if it was reached; an unreadable batch is alone."""
         ahead = [record for record in self.records if record.offset >= max(from_offset, self.start)]
+        bad = next((at for at, record in enumerate(ahead) if record.unreadable_to is not None), None)
+        if bad is not None:
+            return ahead[: min(most, bad or 1)], None
         return ahead[:most], self.end if len(ahead) <= most else None
 
 
@@ -201,7 +218,12 @@ class Left(NamedTuple):
     offset: int
     topic: str
     record: Record | None = None
-    refused_at_release: bool = False
+    rejection: Rejection | None = None
+
+    @property
+    def is_refused_at_release(self) -> bool:
+        """Says whether the record was accepted, and is rejected because of its target."""
+        return self.rejection is not None and any(each in self.rejection.message for each in AT_RELEASE)
 
 
 class Answer(NamedTuple):
@@ -233,7 +255,15 @@ class Transaction:
 
 
 class Faults:
-    """Faults drawn from the seed; switched off when a run is brought to its end."""
+    """Faults drawn from the seed; switched off when a run is brought to its end.
+
+    Three are no faults, and stay: ``hurry_chance`` that the evaluation of a control takes long, ``sizes_bytes``, the
+    limits of a transaction, and the weights of plenty of memory, of none and of a little.
+    """
+
+    hurry_chance = 0.25
+    memory_weights: Sequence[int] = (92, 4, 4)
+    sizes_bytes: Sequence[int] = (600, 2_000, 1 << 20)
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -278,6 +308,16 @@ def _places(transaction: Transaction) -> Iterator[Place]:
         yield BACKFILL_PLACE
 
 
+def _written(transaction: Transaction) -> Iterator[tuple[str, Record | None]]:
+    """Yield the records that a broker may refuse, each with its topic."""
+    for left in transaction.left:
+        yield left.topic, left.record
+    for _, record in transaction.appended:
+        yield DELAY_TOPIC, record
+    for answer in transaction.answers:
+        yield RECEIPTS_PLACE[0], answer.record
+
+
 class _Astray(NamedTuple):
     """A repeated request to end a transaction of this epoch, whose first copy is still on its way."""
 
@@ -288,8 +328,9 @@ class _Astray(NamedTuple):
 class Store:
     """Target, rejected, state, snapshots and backfill topics of one partition, for one fenced producer and for jobs."""
 
-    def __init__(self, faults: Faults, brokers: Brokers | None = None) -> None:
+    def __init__(self, faults: Faults, brokers: Brokers | None = None, refusing: Refusing | None = None) -> None:
         self._faults = faults
+        self.refusing = refusing or Refusing()
         self.brokers = brokers or Brokers(faults.rng, forget=False)
         self._in_doubt: Transaction | None = None
         self._astray: _Astray | None = None
@@ -347,6 +388,9 @@ class Store:
             return self._torn(transaction)
         if not self.brokers.written(_places(transaction)):
             raise UnknownOutcomeError
+        if any(self.refusing.refuses(topic, record) for topic, record in _written(transaction)):
+            self._abort(transaction)
+            raise RecordRefusedError
         # A copy of the key of series is too small to be refused.
         has_segments = any(value is not None and key != COPY_KEY for key, value in transaction.snapshots)
         if has_segments and self._faults.rng.random() < self._faults.refuse_chance:

@@ -12,6 +12,8 @@ mistake:
 * :mod:`.wrong_ids`: pages of ids
 * :mod:`.wrong_moving`: moved schedules
 * :mod:`.wrong_spreading`: spread bursts
+* :mod:`.wrong_doubts`: places in doubt
+* :mod:`.wrong_refusing`: records that brokers refuse, and batches that nobody can read
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,6 +48,7 @@ from tests.simulation import (
     wrong_naming,
     wrong_owning,
     wrong_recurring,
+    wrong_refusing,
     wrong_spreading,
 )
 from tests.simulation.host import SimulatedTransactions
@@ -383,4 +386,5 @@ ALL: tuple[type[Wrong], ...] = (
     *wrong_moving.ALL,
     *wrong_spreading.ALL,
     *wrong_doubts.ALL,
+    *wrong_refusing.ALL,
 )
