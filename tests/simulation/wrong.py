@@ -143,7 +143,7 @@ class _ReadsOn(PartitionTail):
 class ReadAheadKept(Wrong):
     """Keeps the decisions for records that were read ahead, when an epoch begins before them."""
 
-    replaces: ClassVar = {OWNED + "Tail": _ReadsOn}
+    replaces: ClassVar = {OWNED + "PartitionTail": _ReadsOn}
 
 
 class _WaitsForAdoption(OwnedPartition):

@@ -76,7 +76,7 @@ class _CoversAll(IdLookup):
 class LookedUpOnce(Wrong):
     """Looks for an id in one bucket only."""
 
-    replaces: ClassVar = {"index.named.names.Lookup": _CoversAll}
+    replaces: ClassVar = {"index.named.names.IdLookup": _CoversAll}
 
 
 ALL: tuple[type[Wrong], ...] = (PagesTrimmed, PagesReclaimed, MergeDropsPages, DamagedPageTrusted, LookedUpOnce)
