@@ -44,7 +44,7 @@ from sidecar.engine.release.aside import Doubts
 from sidecar.engine.release.gate import Gate
 from sidecar.engine.release.rates import RateLimits
 from sidecar.engine.release.shortening import is_shortened
-from sidecar.engine.release.transaction import Outcome, Refusals, Result, Transaction
+from sidecar.engine.release.transaction import Outcome, Refusals, Result, Transaction, Transactions
 from sidecar.kafka.client.connections import ConnectionLostError
 from sidecar.kafka.reading.tails import Fetch
 from sidecar.kernel.choice import Kernel
@@ -229,7 +229,7 @@ class Host:
     def standing(self) -> "SimulatedStanding":
         return SimulatedStanding(self._around)
 
-    def transactions(self, _: Origin) -> "SimulatedTransactions":
+    def transactions(self, _: Origin) -> Transactions:
         """Return transactions of the owner that this router believes to be."""
         return SimulatedTransactions(self._around, self)
 
