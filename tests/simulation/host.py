@@ -38,11 +38,13 @@ from sidecar.engine.ownership.origin import Origin
 from sidecar.engine.ownership.restored import kept_by_backfills
 from sidecar.engine.payload.ledger import PartitionLedger
 from sidecar.engine.payload.packed_run import packed_runs
+from sidecar.engine.payload.records import Refused
 from sidecar.engine.ports import KNOWN_FOR_S, Stored, Target
 from sidecar.engine.release.aside import Doubts
 from sidecar.engine.release.gate import Gate
 from sidecar.engine.release.rates import RateLimits
-from sidecar.engine.release.transaction import Outcome, Refusals, Result, Transaction
+from sidecar.engine.release.shortening import is_shortened
+from sidecar.engine.release.transaction import Outcome, Refusals, Result, Transaction, Transactions
 from sidecar.kafka.client.connections import ConnectionLostError
 from sidecar.kafka.reading.tails import Fetch
 from sidecar.kernel.choice import Kernel
@@ -227,7 +229,7 @@ class Host:
     def standing(self) -> "SimulatedStanding":
         return SimulatedStanding(self._around)
 
-    def transactions(self, _: Origin) -> "SimulatedTransactions":
+    def transactions(self, _: Origin) -> Transactions:
         """Return transactions of the owner that this router believes to be."""
         return SimulatedTransactions(self._around, self)
 
@@ -536,15 +538,15 @@ def _left(transaction: Transaction, log: DelayLog) -> list[Left]:
         for target in schedule.targets
     ]
     return released + [
-        # A shortened record may have lost the value that identifies it, and an unreadable batch has none.
-        Left(
-            _named(refused.record, log) if refused.record.value is not None else offset,
-            REJECTED,
-            refused.record,
-            refused.rejection,
-        )
+        Left(_named_by(refused, log, offset), REJECTED, refused.record, refused.rejection)
         for offset, refused in transaction.rejected
     ]
+
+
+def _named_by(refused: Refused, log: DelayLog, offset: int) -> int:
+    """Return the offset that a rejected record names; an unreadable batch and a shortened record may name none."""
+    is_whole = refused.record.value is not None and not is_shortened(refused.rejection.message)
+    return _named(refused.record, log) if is_whole else offset
 
 
 def _named(record: Record | None, log: DelayLog) -> int:

@@ -11,7 +11,7 @@ from index.errors import FormatError
 from index.named.id_pages import IdPageRef, rows_in_order
 from index.named.names import hash_of
 from index.pending.progress import Position
-from index.protocol.schedule import AT_ONCE, Schedule, due_ms_of
+from index.protocol.schedule import AT_ONCE
 from index.rules.rules import Rules
 from sidecar.engine.limits import Limits
 from sidecar.engine.ownership.adopting import BackfillRecord
@@ -30,6 +30,7 @@ from snapshots.state.staged import (
     staged_page_key,
     staged_segment_key,
 )
+from spark_backfill.buckets.decisions import decide
 from tests.simulation.fetching import record_of
 from tests.simulation.world import DelayLog, Store
 
@@ -77,11 +78,11 @@ class Job:
         intent = Intent(self._run, self._store.snapshots_end, NEVER_MS)
         self._store.stage(intent_key(self._run), encode_intent(intent))
         yield f"job {self._name} intends {span}"
-        entries = self._entries()
+        entries, ids = self._decided()
         # A random generator of its own, so that the rest of the run stays the same.
         writes_ids = random.Random(f"{span}, ids").random() < WRITES_IDS
         # The shipped jobs do the same: a page does not tell the due time for which a spread schedule asked.
-        id_pages = self._write_ids() if writes_ids and not self._rules.spreads else None
+        id_pages = self._write_ids(ids) if writes_ids and not self._rules.spreads else None
         writer = SegmentWriter(0, self._from, self._to)
         for number, run in enumerate(cut([entries], _limits(self._rng), lambda _: 10)):
             placement = self._rng.choice(list(Placement))
@@ -99,28 +100,25 @@ class Job:
         self._store.withdraw(intent_key(self._run))
         yield f"job {self._name} has staged {span}"
 
-    def _write_ids(self) -> tuple[IdPageRef, ...] | None:
+    def _write_ids(self, ids: Mapping[bytes, list[Position]]) -> tuple[IdPageRef, ...] | None:
         """Write pages of ids in front of the segments, where the segments do not protect them from a trim."""
-        ids: dict[bytes, list[Position]] = {}
-        for due_ms, offset, record in self._entries():
-            decision = None if record is None else self._rules.decide(record.headers, record.timestamp_ms)
-            if isinstance(decision, Schedule) and decision.deliver_id is not None:
-                ids.setdefault(hash_of(decision.deliver_id), []).append(Position(due_ms, offset))
         writer = IdPageWriter(0, self._limits.max_pages)
         for number, page in enumerate(encode_pages(rows_in_order(ids), len(ids), self._limits.page_rows)):
             key = staged_page_key(self._name, self._from, number, next(_attempts))
             writer.written([page], [self._store.append_segment(key, page.value)])
         return writer.refs()
 
-    def _entries(self) -> list[StoredEntry]:
-        entries: list[StoredEntry] = []
-        for produced in self._log.records:
-            if self._from <= produced.offset < self._to:
-                record = record_of(produced)
-                decided = self._rules.decide(record.headers, record.timestamp_ms)
-                decision = self._rules.placed(decided, record.timestamp_ms, produced.offset)
-                entries.append((due_ms_of(decision), produced.offset, record))
-        return sorted(entries, key=lambda entry: entry[:2])
+    def _decided(self) -> tuple[list[StoredEntry], Mapping[bytes, list[Position]]]:
+        """Return the entries in release order, and the places of each id, as the tasks of a Spark job decide them."""
+        sent = [each for each in self._log.records if self._from <= each.offset < self._to]
+        records, offsets = [record_of(each) for each in sent], [each.offset for each in sent]
+        headers, timestamps_ms = [each.headers for each in records], [each.timestamp_ms for each in records]
+        dues_ms, _, named = decide(headers, timestamps_ms, offsets, self._rules)
+        ids: dict[bytes, list[Position]] = {}
+        for number, deliver_id in named:
+            ids.setdefault(hash_of(deliver_id), []).append(Position(dues_ms[number], offsets[number]))
+        entries: list[StoredEntry] = list(zip(dues_ms, offsets, records, strict=True))
+        return sorted(entries, key=lambda entry: entry[:2]), ids
 
 
 class Watch:

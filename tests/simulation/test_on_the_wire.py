@@ -31,7 +31,7 @@ def play(broker: MockBroker) -> Playbook:
     """Return a playbook that writes to the broker only, so that the model sees no transaction."""
 
     class Wired(Host):
-        def transactions(self, _: object) -> KafkaTransactions:  # type: ignore[override]
+        def transactions(self, _: object) -> KafkaTransactions:
             stripped = StrippedNames(alias.name for alias in NATIVE)
             writer = PartitionWriter(broker.producer, self.context.topic, 0, stripped, TOPIC_ID)
             return KafkaTransactions(writer, self.context.clock, compresses=False)
