@@ -19,7 +19,7 @@ from index.pending.progress import Position
 class IdLookup:
     """The look-up of some ids, by hash.
 
-    >>> lookup = Lookup([b"a" * 16, b"b" * 16])
+    >>> lookup = IdLookup([b"a" * 16, b"b" * 16])
     >>> lookup.found(range(400), {b"a" * 16: [Position(7, 12), Position(7, 500)]})
     >>> lookup.covers(range(400)), lookup.covers(range(401)), lookup.places[b"a" * 16], b"c" * 16 in lookup
     (True, False, [Position(due_ms=7, offset=12)], False)

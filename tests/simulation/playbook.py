@@ -116,7 +116,7 @@ class Playbook:
         *,
         rules: Rules = RULES,
         seal_rules: SealRules | None = None,
-        make_host: Callable[[Surroundings], Host] = Host,
+        make_host: Callable[[Surroundings], Host] | None = None,
     ) -> None:
         self._make_host = make_host
         faults = Faults(random.Random(SEED))

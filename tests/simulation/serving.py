@@ -28,10 +28,13 @@ class SimulatedSize(TransactionSize):
 class Serving:
     """An ownership, taken over by the constructor and discarded after any interruption."""
 
-    def __init__(self, around: Surroundings, *, checks: bool, make_host: Callable[[Surroundings], Host] = Host) -> None:
+    def __init__(
+        self, around: Surroundings, *, checks: bool, make_host: Callable[[Surroundings], Host] | None = None
+    ) -> None:
+        """Take over with a host; a wrong router may replace ``Host`` in this module."""
         self._around = around
         self._checks = checks
-        self.host = make_host(around)
+        self.host = (make_host or Host)(around)
         self.host.fence()
         self.owned = owned_partition.take_over(self.host)
         self.rounds = rounds.Rounds(self.host.context, self.owned, SimulatedSize(around.faults), 30)

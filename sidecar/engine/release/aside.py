@@ -51,8 +51,8 @@ def doubt_of(ends: PlaceEnds, first_epoch: int | None) -> Doubt | None:
 
     ``first_epoch`` is the leader epoch of the record at the last stable offset, None where it could not be read.
 
-    >>> doubt_of(Ends(40, 44, leader_epoch=7), first_epoch=7)
-    >>> doubt_of(Ends(40, 44, leader_epoch=8), first_epoch=7)
+    >>> doubt_of(PlaceEnds(40, 44, leader_epoch=7), first_epoch=7)
+    >>> doubt_of(PlaceEnds(40, 44, leader_epoch=8), first_epoch=7)
     Doubt(from_offset=40, until_offset=44, first_epoch=7)
     """
     if not ends.is_open or (first_epoch is not None and first_epoch == ends.leader_epoch):

@@ -88,7 +88,7 @@ class PagePlace(NamedTuple):
     def parse(cls, text: str) -> Self:
         """Read the text of a place, and raise ConfigError on any other text.
 
-        >>> Place.parse("3/log/17/99/1700000000000/21").after
+        >>> PagePlace.parse("3/log/17/99/1700000000000/21").after
         Position(due_ms=1700000000000, offset=21)
         """
         if PLACE.fullmatch(text) is None:

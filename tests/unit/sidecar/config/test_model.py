@@ -429,9 +429,9 @@ def test_reference_tells_every_key_with_type_default_and_meaning() -> None:
     reference = render_reference()
     for line in (
         '| `tick` | duration | `"10ms"` | Most time',
-        '| `payload_memory` | size | `"512MiB"` | Payload',
+        '| `payload_memory` | size | `"512MiB"` | Most payload',
         "| `batch_records` | number | `50000` | Most records",
-        "| `name` | text | required | The delay topic",
+        "| `name` | text | required | Name of the delay topic",
         '| `listen` | text | `"127.0.0.1:8080"` | Address',
         '| `max_delay` | duration | `"7d"` | Longest',
         "| `timestamp` | `release`, `due`, `source` |",

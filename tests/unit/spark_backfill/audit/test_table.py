@@ -26,7 +26,9 @@ def test_the_audit_shares_no_code_with_the_router_but_constants() -> None:
         for found in imports_of(path.read_text(encoding="utf-8"), package):
             room, _, rest = found.module.partition(".")
             if room == "index":
-                assert found.module.startswith("index.errors") or rest.removeprefix("protocol.headers.") in ALLOWED_NAMES, found
+                assert (
+                    found.module.startswith("index.errors") or rest.removeprefix("protocol.headers.") in ALLOWED_NAMES
+                ), found
             elif room == "spark_backfill":
                 name = rest.partition(".")[0]
                 assert name == "audit" or name in PLUMBING, found
