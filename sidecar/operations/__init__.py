@@ -10,5 +10,6 @@ room          duty
 ``asking``    reaches a group from a command: through Kafka, the admin API, or probes
 ============  ======================================================================================
 
-The admin API, the page and the command line call these rooms and add no answers of their own.
+Begin with :mod:`sidecar.operations.desk`, the one class of all questions and changes. The admin API, the page and the
+command line call it and add no answers of their own.
 """
