@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 from confluent_kafka.admin import AdminClient
 
 from index.errors import ConfigError, DelayRouterError
-from index.rules import Rules
+from index.rules.rules import Rules
 from sidecar import clock
 from sidecar.cluster.topics import reach
 from sidecar.config.model import Config

@@ -17,7 +17,11 @@ from tests.support.paths import ROOT
 UNKNOWN: Final = "2.15.1"
 """A version that the kernel does not know."""
 
-TESTS: Final = ("tests/unit/sidecar/kernel", "tests/unit/sidecar/engine/intake", "tests/unit/index/test_unreadable.py")
+TESTS: Final = (
+    "tests/unit/sidecar/kernel",
+    "tests/unit/sidecar/engine/intake",
+    "tests/unit/index/rules/test_unreadable.py",
+)
 """The tests of code that depends on the memory layout of the client."""
 
 native_kernel()

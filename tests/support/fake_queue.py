@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from index.headers import Headers
-from index.unreadable import examined
+from index.protocol.headers import Headers
+from index.rules.unreadable import examined
 from sidecar.kafka.reading.handed_over import headers_as_handed_over
 from sidecar.kernel._fetching import Reader
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from index.headers import NATIVE, StrippedNames
-from index.schedule import KEEP_KEY
+from index.protocol.headers import NATIVE, StrippedNames
+from index.protocol.schedule import KEEP_KEY
 from sidecar.kernel.choice import Kernel
 
 _ANYTHING: tuple[Any, ...] = (

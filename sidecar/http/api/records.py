@@ -15,8 +15,8 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from index.control_headers import NAMES
-from index.headers import CONTROL_PREFIX, lowered
+from index.protocol.control_headers import NAMES
+from index.protocol.headers import CONTROL_PREFIX, lowered
 from sidecar.http.api import bodies
 from sidecar.http.api.backend import Backend
 from sidecar.http.api.shapes import JSON_ONLY, TopicName

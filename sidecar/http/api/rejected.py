@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from index.schedule import Reason
+from index.protocol.schedule import Reason
 from sidecar.http.api import bodies
 from sidecar.http.api.backend import Backend
 from sidecar.http.api.shapes import JSON_ONLY, Id, MillisecondsText, Offset, TopicName, milliseconds

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from index.headers import CONTROL_PREFIX
+from index.protocol.headers import CONTROL_PREFIX
 from sidecar.http.api import bodies
 from sidecar.http.api.backend import Backend
 from sidecar.http.api.records import RecordOrder, RecordWrittenAnswer, record_of

@@ -1,7 +1,7 @@
 """Parts of librdkafka that confluent-kafka does not offer: read through the C interface, and from memory.
 
-confluent-kafka delivers headers as Python text, and loses some on the way: see :mod:`index.unreadable`. The library
-that it brings along still has them:
+confluent-kafka delivers headers as Python text, and loses some on the way: see :mod:`index.rules.unreadable`. The
+library that it brings along still has them:
 
 * ``serialized_sizes``: the number of bytes that the headers of messages had in the log, which tells whether any was
   altered. A C call for each message would cost a tenth of all work on a record; so the two numbers on the way there are

@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 
 from confluent_kafka import Message
 
-from index.headers import Headers
-from index.unreadable import MAX_HEADERS, are_plain, count_headers, decode_headers
+from index.protocol.headers import Headers
+from index.rules.unreadable import MAX_HEADERS, are_plain, count_headers, decode_headers
 from sidecar.kafka.client.librdkafka import header_count, serialized_sizes
 
 _LEAST_HEADER_BYTES: Final = 2

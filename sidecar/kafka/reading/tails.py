@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from index.headers import Headers
-from index.unreadable import UnreadableHeaders, examined
+from index.protocol.headers import Headers
+from index.rules.unreadable import UnreadableHeaders, examined
 from sidecar.engine.intake.decided import BadBatch
 from sidecar.kafka.client.errors import is_unreadable, require_end
 from sidecar.kafka.client.librdkafka import PartitionQueue, serialized_sizes

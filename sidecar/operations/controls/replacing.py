@@ -6,10 +6,10 @@ from typing import TypeAlias
 
 from confluent_kafka.admin import AdminClient
 
-from index.control_headers import IF_DUE, REPLACE
 from index.errors import ConfigError
-from index.headers import CONTROL_PREFIX, Headers
-from index.receipts import ControlOutcome
+from index.named.receipts import ControlOutcome
+from index.protocol.control_headers import IF_DUE, REPLACE
+from index.protocol.headers import CONTROL_PREFIX, Headers
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.operations.controls.receipts import (

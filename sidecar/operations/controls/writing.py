@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from index.errors import ConfigError
-from index.headers import Headers
-from index.rules import Rules
-from index.schedule import AT_ONCE, Rejection, due_ms_of, schedule_of
+from index.protocol.headers import Headers
+from index.protocol.schedule import AT_ONCE, Rejection, due_ms_of, schedule_of
+from index.rules.rules import Rules
 from sidecar import clock
 from sidecar.kafka.writing.record_writer import RecordWriter
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from index.errors import ClusterError
-from index.record import Record
-from index.rule_history import RuleHistory
-from index.rules import Rules
-from index.schedule import Reason
-from index.unreadable import UnreadableHeaders
+from index.protocol.record import Record
+from index.protocol.schedule import Reason
+from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
+from index.rules.unreadable import UnreadableHeaders
 from sidecar.engine.intake.decided import Decided, Rejected
 from sidecar.engine.intake.deciding import Deciding
 from sidecar.engine.payload.packing import records_of
@@ -21,7 +21,7 @@ from sidecar.kafka.reading.fetching import Connects, Fetching
 from sidecar.kafka.reading.tails import Fetch, NativeTail, PythonTail, RawFetch, Tail
 from sidecar.kernel.choice import PYTHON, Kernel
 from sidecar.process.host.budget import PayloadBudget
-from snapshots.rows import RowPacker
+from snapshots.segments.rows import RowPacker
 from tests.support.kernel import native_kernel
 from tests.support.mock_broker import MockBroker
 
