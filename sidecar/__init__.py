@@ -24,7 +24,7 @@ indexes the records that have arrived and releases the records that are due. One
 rejected records together with the progress, so no record is ever visible without the progress that covers it, or the
 reverse.
 
-Policies change the rules while routers run (:mod:`sidecar.policies.table`, :mod:`sidecar.policies.operations`). One
+Policies change the rules while routers run (:mod:`sidecar.policies.table`, :mod:`sidecar.operations.desk`). One
 thread of each process follows the policies topic (:mod:`sidecar.policies.watch`), and each worker applies a change in
 its next round. A change never touches a decision already taken: pending records keep their due time and their targets,
 also across restarts (:mod:`sidecar.engine.ownership.rule_changes`). It does affect the checks at release: a target that

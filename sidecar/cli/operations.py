@@ -2,7 +2,7 @@
 
 import math
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
@@ -10,13 +10,10 @@ from index.errors import DelayRouterError
 from sidecar import clock
 from sidecar.cli.options import json_option
 from sidecar.cli.output import pending_chart, print_json, print_sentence, print_table, shown_time
-from sidecar.cli.side import SideOptions, complete_topics, side_options, topic_argument
+from sidecar.cli.side import Desk, SideOptions, complete_topics, side_options, topic_argument
 from sidecar.config.units import format_instant, parse_duration_ms
 from sidecar.operations.status.answers import DueRange, Fate, LookupAnswer, PendingAnswer
 from sidecar.policies.policy import Scope, ScopeKind, target_scope, topic_scope
-
-if TYPE_CHECKING:
-    from sidecar.operations.asking.side import Side
 
 LOOK_EVERY_S: Final = 0.5
 WAIT_S: Final = 120.0
@@ -28,8 +25,8 @@ WAIT_S: Final = 120.0
 @side_options
 def pending_command(topic: str, *, as_json: bool, chosen: SideOptions) -> None:
     """Count the pending records of a delay TOPIC, by time to go and by target."""
-    with chosen as side:
-        answer = side.pending(topic)
+    with chosen as operations:
+        answer = operations.pending(topic)
     if as_json:
         print_json(answer.model_dump(mode="json"))
     else:
@@ -67,8 +64,8 @@ def _place(_: click.Context, __: click.Parameter, given: str) -> tuple[str, int,
 @side_options
 def lookup_command(place: tuple[str, int, int], *, as_json: bool, chosen: SideOptions) -> None:
     """Show the fate of one record: pending, released, rejected or unknown."""
-    with chosen as side:
-        answer = side.lookup(*place)
+    with chosen as operations:
+        answer = operations.lookup(*place)
     if as_json:
         print_json(answer.model_dump(mode="json"))
     else:
@@ -133,8 +130,8 @@ def pause_command(topic: str, target: str, *, length_ms: int, reason: str, chose
     """Stop releasing from a delay TOPIC, or to a target; new records are still indexed."""
     scope = _scope_of(topic, target)
     until_ms = clock.now_ms() + length_ms if length_ms else None
-    with chosen as side:
-        side.switch(scope, "paused", on=True, until_ms=until_ms, reason=reason)
+    with chosen as operations:
+        operations.switch(scope, "paused", on=True, until_ms=until_ms, reason=reason)
     click.echo(f"{topic or target}: paused" + ("" if until_ms is None else f" until {format_instant(until_ms)}"))
 
 
@@ -145,8 +142,8 @@ def pause_command(topic: str, target: str, *, length_ms: int, reason: str, chose
 def resume_command(topic: str, target: str, *, chosen: SideOptions) -> None:
     """Release again: records that have become due meanwhile leave at once, in order."""
     scope = _scope_of(topic, target)
-    with chosen as side:
-        side.switch(scope, "paused", on=False)
+    with chosen as operations:
+        operations.switch(scope, "paused", on=False)
     click.echo(f"{topic or target}: resumed")
 
 
@@ -165,19 +162,19 @@ def resume_command(topic: str, target: str, *, chosen: SideOptions) -> None:
 @side_options
 def drain_command(topic: str, *, wait: bool, timeout_s: float, chosen: SideOptions) -> None:
     """Seal all partitions of a delay TOPIC and give them up, before maintenance."""
-    with chosen as side:
-        side.switch(topic_scope(topic), "drained", on=True)
+    with chosen as operations:
+        operations.switch(topic_scope(topic), "drained", on=True)
         if wait:
-            _wait_until_drained(side, topic, timeout_s)
+            _wait_until_drained(operations, topic, timeout_s)
     click.echo(f"{topic}: {'drained' if wait else 'to be drained'}")
 
 
-def _wait_until_drained(side: "Side", topic: str, timeout_s: float) -> None:
+def _wait_until_drained(operations: Desk, topic: str, timeout_s: float) -> None:
     from sidecar.engine.ownership.status import PartitionState  # noqa: PLC0415 - the other commands need not load it
 
     deadline_s = time.monotonic() + timeout_s
     while True:
-        (found,) = side.status(topic).topics
+        (found,) = operations.status(topic).topics
         left = [each for each in found.partitions if each.state != PartitionState.DRAINED]
         if not left:
             return
@@ -192,6 +189,6 @@ def _wait_until_drained(side: "Side", topic: str, timeout_s: float) -> None:
 @side_options
 def undrain_command(topic: str, *, chosen: SideOptions) -> None:
     """Serve the partitions of a delay TOPIC again."""
-    with chosen as side:
-        side.switch(topic_scope(topic), "drained", on=False)
+    with chosen as operations:
+        operations.switch(topic_scope(topic), "drained", on=False)
     click.echo(f"{topic}: served again")

@@ -53,9 +53,9 @@ def get_command(topic: str, target: str, *, as_json: bool, chosen: SideOptions) 
     """Show the settings in force for a delay TOPIC with their origin, or all policies."""
     if target and not topic:
         raise click.UsageError("--target: name the delay topic, too; the settings for a target depend on it")
-    with chosen as side:
+    with chosen as operations:
         if topic:
-            found = side.effective(topic, target)
+            found = operations.effective(topic, target)
             values = {key: {"value": each.value, "origin": each.origin} for key, each in found.items()}
             if as_json:
                 print_json({"topic": topic, "target": target, "values": values})
@@ -63,7 +63,7 @@ def get_command(topic: str, target: str, *, as_json: bool, chosen: SideOptions) 
                 rows = [(key, shown_value(each.value), each.origin) for key, each in found.items()]
                 print_table(("key", "value", "from"), rows, folding=("value", "from"))
             return
-        policies, unreadable = side.policies()
+        policies, unreadable = operations.policies()
     if as_json:
         print_json({"policies": policies, "unreadable": unreadable})
         return
@@ -80,8 +80,8 @@ def get_command(topic: str, target: str, *, as_json: bool, chosen: SideOptions) 
 @side_options
 def history_command(*, as_json: bool, chosen: SideOptions) -> None:
     """Show the changes of policies with their authors, the newest first, as far back as the policies topic goes."""
-    with chosen as side:
-        changes = side.policy_changes()
+    with chosen as operations:
+        changes = operations.policy_changes()
     if as_json:
         print_json({"changes": changes})
         return
@@ -114,8 +114,8 @@ def _rows(policies: dict[str, dict[str, Any]]) -> Iterable[tuple[str, str, str]]
 def set_command(scope: Scope, settings: tuple[str, ...], *, chosen: SideOptions) -> None:
     """Set keys in a SCOPE: default, topic/NAME or target/NAME."""
     values = dict(parsed(text) for text in settings)
-    with chosen as side:
-        side.change(scope, values)
+    with chosen as operations:
+        operations.change_policy(scope, values)
     click.echo(f"{scope}: {', '.join(f'{key} = {shown_value(value)}' for key, value in values.items())}")
 
 
@@ -128,11 +128,11 @@ def unset_command(scope: Scope, keys: tuple[str, ...], *, everything: bool, chos
     """Unset keys in a SCOPE, so that the less specific one decides."""
     if bool(keys) == everything:
         raise click.UsageError("name keys, or --all")
-    with chosen as side:
+    with chosen as operations:
         if everything:
-            side.remove(scope)
+            operations.remove_policy(scope)
         else:
-            side.change(scope, {}, keys)
+            operations.change_policy(scope, {}, keys)
     click.echo(f"{scope}: unset {'all' if everything else ', '.join(keys)}")
 
 

@@ -78,8 +78,8 @@ def list_command(
 ) -> None:
     """Show rejected records of a delay TOPIC, without key and value."""
     selection = _selection(topic, codes, ids, since_ms, until_ms)
-    with chosen as side:
-        page = side.rejected(selection, begin, limit)
+    with chosen as operations:
+        page = operations.rejected(selection, begin, limit)
     if as_json:
         print_json(page)
         return
@@ -146,8 +146,8 @@ def redrive_command(
 
     selection = _selection(topic, codes, ids, since_ms, until_ms)
     order = Redrive(selection, HeaderChanges(drop, put), max_redriven, most, dry_run)
-    with chosen as side:
-        report = side.redrive(order, _show_progress)
+    with chosen as operations:
+        report = operations.redrive(order, _show_progress)
     if as_json:
         print_json({**report, "dry_run": dry_run})
         return

@@ -1,5 +1,6 @@
 """The commands ``schedules``, ``cancel`` and ``move``: list pending schedules, cancel them, and change due times."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -7,10 +8,9 @@ import click
 
 from sidecar.cli.options import Command, Instant, config_option, json_option, load
 from sidecar.cli.output import print_json, print_table, shown_time
-from sidecar.cli.side import SideOptions, side_options, topic_argument
+from sidecar.cli.side import Desk, SideOptions, side_options, topic_argument
 
 if TYPE_CHECKING:
-    from sidecar.operations.asking.side import Side
     from sidecar.operations.controls.receipts import ReceiptAnswer
     from sidecar.operations.finding.wanted import ScheduleFilter
     from sidecar.operations.status.answers import ScheduleAnswer
@@ -49,8 +49,8 @@ def schedules_command(
 
     raw_id, raw_key = (None if given is None else given.encode() for given in (deliver_id, key))
     wanted = ScheduleFilter(topic, raw_id, due_from_ms, due_to_ms, target, raw_key)
-    with chosen as side:
-        found, next_from = _found(side, wanted, begin, limit)
+    with chosen as operations:
+        found, next_from = _found(operations, wanted, begin, limit)
     if as_json:
         print_json({"topic": topic, "schedules": [each.model_dump() for each in found], "next_from": next_from})
         return
@@ -62,12 +62,14 @@ def schedules_command(
         click.echo(f"There may be more: --from {next_from}")
 
 
-def _found(side: "Side", wanted: "ScheduleFilter", begin: str, limit: int) -> "tuple[list[ScheduleAnswer], str | None]":
+def _found(
+    operations: Desk, wanted: "ScheduleFilter", begin: str, limit: int
+) -> "tuple[list[ScheduleAnswer], str | None]":
     """Read page after page up to the limit, since a page that finds little may end before it is full."""
     found: list[ScheduleAnswer] = []
     next_from: str | None = begin
     while next_from is not None and len(found) < limit:
-        page = side.schedules(wanted, next_from, min(limit - len(found), AT_ONCE))
+        page = operations.schedules(wanted, next_from, min(limit - len(found), AT_ONCE))
         found += page.schedules
         next_from = page.next_from
         if next_from is not None and len(found) < limit:
@@ -162,9 +164,9 @@ def move_command(
 
 def _carried_out(topic: str, deliver_id: str, config_file: Path | None, wait_s: int, **asked: Any) -> "ReceiptAnswer":
     # The help and a completion need no Kafka client.
-    from sidecar.cluster.topics import reach  # noqa: PLC0415
-    from sidecar.operations.controls import ordering  # noqa: PLC0415
+    from sidecar.operations.controls.ordering import ControlOrder  # noqa: PLC0415
+    from sidecar.operations.desk import Operations  # noqa: PLC0415
 
-    config = load(config_file)
-    order = ordering.ControlOrder(deliver_id.encode(), **asked)
-    return ordering.carry_out(config, reach.connect(config), config.require_delay_topic(topic), order, wait_s)
+    order = ControlOrder(deliver_id.encode(), **asked)
+    with closing(Operations.for_command(load(config_file))) as operations:
+        return operations.cancel_or_move(topic, order, wait_s)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
@@ -12,14 +12,18 @@ from sidecar.cli.options import Command, config_option, load
 
 # The modules that reach the group are loaded on demand: neither a list of commands nor a completion needs them.
 if TYPE_CHECKING:
-    from sidecar.operations.asking.side import Side
+    from sidecar.operations.asking.api_client import ApiClient
+    from sidecar.operations.desk import Operations
+
+Desk: TypeAlias = "Operations | ApiClient"
+"""The questions and changes of both ways; commands use the methods that both have."""
 
 API_ENV: Final = "DELAY_ROUTER_API"
 TOKEN_ENV: Final = "DELAY_ROUTER_TOKEN_FILE"  # noqa: S105 - the name of a variable
 
 
 class SideOptions:
-    """The chosen options; a context manager that opens the chosen side and closes it at the end."""
+    """The chosen options; a context manager that opens the desk of the chosen side and closes it at the end."""
 
     def __init__(
         self, config_file: Path | None, api: str, token_file: Path | None, ca_file: Path | None, topic: str
@@ -29,29 +33,30 @@ class SideOptions:
         self._token_file = token_file
         self._ca_file = ca_file
         self._topic = topic
-        self._side: Side | None = None
+        self._desk: Desk | None = None
 
-    def __enter__(self) -> "Side":
+    def __enter__(self) -> Desk:
         if not self._api:
             if self._ca_file is not None:
                 raise click.UsageError("--ca-file belongs to --api")
-            self._side = self._straight()
-            return self._side
+            self._desk = self._straight()
+            return self._desk
         if self._token_file is None:
             raise click.UsageError(f"--api needs --token-file (or {TOKEN_ENV}): a file with one token of the router's")
-        self._side = self._by_api(self._token_file)
-        return self._side
+        self._desk = self._by_api(self._token_file)
+        return self._desk
 
-    def _straight(self) -> "Side":
-        from sidecar.operations.asking.kafka_side import KafkaSide  # noqa: PLC0415 - see above
+    def _straight(self) -> Desk:
+        from sidecar.operations.desk import Operations  # noqa: PLC0415 - see above
+        from sidecar.policies.origin import origin_of_command  # noqa: PLC0415 - see above
 
         config = load(self._config_file)
         if self._topic:
             # Report an unknown delay topic before any broker is asked.
             config.require_delay_topic(self._topic)
-        return KafkaSide(config)
+        return Operations.for_command(config, origin_of_command())
 
-    def _by_api(self, token_file: Path) -> "Side":
+    def _by_api(self, token_file: Path) -> Desk:
         from sidecar.operations.asking.api_client import ApiClient, read_token  # noqa: PLC0415 - see above
 
         client = ApiClient(self._api, read_token(token_file), self._ca_file)
@@ -60,8 +65,8 @@ class SideOptions:
         return client
 
     def __exit__(self, *_: object) -> None:
-        if self._side is not None:
-            self._side.close()
+        if self._desk is not None:
+            self._desk.close()
 
 
 def side_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -44,13 +44,13 @@ def status_command(topic: str, *, as_json: bool, wide: bool, watch: bool, url: s
             raise click.UsageError("--url shows a whole router once; leave TOPIC, --wide and --watch out")
         _show_router(url, as_json=as_json)
         return
-    with chosen as side:
-        answer = side.status(topic)
+    with chosen as operations:
+        answer = operations.status(topic)
         while watch:
             click.clear()
             _print_group(answer, wide=wide)
             time.sleep(WATCH_EVERY_S)
-            answer = side.status(topic)
+            answer = operations.status(topic)
     if as_json:
         print_json(answer.model_dump(mode="json"))
     else:

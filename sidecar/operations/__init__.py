@@ -6,9 +6,10 @@ room          duty
 ``status``    reports of each router, and answers from them for the whole group
 ``finding``   lists pending schedules in pages
 ``rejected``  lists rejected records, and drives them again
-``controls``  writes controls and waits for their receipts
-``asking``    reaches a group from a command: through Kafka, the admin API, or probes
+``controls``  writes records and controls, and waits for the receipts of controls
+``asking``    asks a router from a command by its admin API or its probes, and checks a cluster
 ============  ======================================================================================
 
-The admin API, the page and the command line call these rooms and add no answers of their own.
+Begin with :mod:`sidecar.operations.desk`, the one class of all questions and changes. The admin API, the page and the
+command line call it and add no answers of their own.
 """

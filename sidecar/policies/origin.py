@@ -11,6 +11,9 @@ before, and a value that is compared, kept in a repository or written by hand co
 right to write to the policies topic can write any origin: the headers inform colleagues, and are no proof.
 """
 
+import getpass
+import os
+import socket
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
@@ -41,6 +44,16 @@ class ChangeOrigin(NamedTuple):
 
 
 NOBODY: Final = ChangeOrigin()
+
+
+def origin_of_command() -> ChangeOrigin:
+    """Return the origin of a change by a command of this process: its user and host."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # The user of a container may have no name.
+        user = f"uid {os.getuid()}"
+    return ChangeOrigin(user, "command", socket.gethostname())
 
 
 class Change(NamedTuple):

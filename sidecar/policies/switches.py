@@ -1,12 +1,23 @@
 """Switches: one table of pause, resume, drain and undrain, for the admin API, its client and the commands.
 
 Each switch sets one key of a policy on or off; the verbs are for people.
+
+* A pause of a delay topic: no record is released any more. Records that come in are indexed and sealed, so memory is
+  bounded. Only a late record (its due time is at or before the watermark) holds up the cursor. After 10,000 offsets
+  behind the cursor, or a quarter of the memory for payload, the intake waits. The delay topic keeps later records by
+  its retention.
+* A pause of a target: records for the target are held back, within the bounds of :mod:`sidecar.engine.release.gate`,
+  and records for other targets pass. The pause of a delay topic holds for all its targets, under any policy of a
+  target.
+* The drain of a delay topic, before maintenance: each of its partitions takes no record in any more, commits, and seals
+  the records in memory. Then its worker gives it up: no producer, no consumer and no open transaction is left. The next
+  owner finds all records in buckets.
 """
 
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple
 
 from sidecar.config.units import format_instant
-from sidecar.policies.policy import Scope, ScopeKind
+from sidecar.policies.policy import ScopeKind
 
 SwitchKey = Literal["paused", "drained"]
 
@@ -47,16 +58,6 @@ SWITCHES: Final = (
     Switch(_TARGET, "pause", "paused", True, "Hold the records of a target topic, from any delay topic."),
     Switch(_TARGET, "resume", "paused", False, "Release the held records of a target topic."),
 )
-
-
-class Switches(Protocol):
-    """The port that carries switches out, with the errors of :class:`sidecar.policies.operations.Operations`."""
-
-    def switch(self, scope: Scope, key: SwitchKey, *, on: bool, until_ms: int | None = None, reason: str = "") -> None:
-        """Pause or drain a delay topic, pause a target, or end either.
-
-        ``until_ms`` and ``reason`` are the end and the reason of a pause that begins.
-        """
 
 
 def pause_terms(until_ms: int | None, reason: str) -> dict[str, str]:

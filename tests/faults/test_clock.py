@@ -13,10 +13,8 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from sidecar.config import model as configuration
-from sidecar.kafka.client import admin as cluster
-from sidecar.policies.operations import Operations
+from sidecar.operations.desk import Operations
 from sidecar.policies.policy import target_scope
-from sidecar.policies.topic import PoliciesOnDemand
 from tests.faults.stage import SMALL_BUCKETS, FaultStage, settled
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, Header, Load, header, now_ms, wait_until
@@ -151,8 +149,7 @@ class Kinds:
         stage.create([NewTopic(self.policies, 1, 1, config={"cleanup.policy": "compact", **APPEND_TIME})])
 
     def pause(self, router: RouterProcess, *, on: bool) -> None:
-        config = configuration.load(router.config, {})
-        operations = Operations(config, cluster.connect(config), PoliciesOnDemand(config))
+        operations = Operations.for_command(configuration.load(router.config, {}))
         operations.switch(target_scope(self.closed), "paused", on=on)
 
     def send(self, rng: Random) -> None:

@@ -11,10 +11,8 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from sidecar.config import model as configuration
-from sidecar.kafka.client import admin as cluster
-from sidecar.policies.operations import Operations
+from sidecar.operations.desk import Operations
 from sidecar.policies.policy import target_scope
-from sidecar.policies.topic import PoliciesOnDemand
 from snapshots.envelope import Kind, kind_of
 from snapshots.segments.manifest import MANIFEST_PREFIX, encode_manifest, manifest_key
 from snapshots.state.held import HELD_PREFIX
@@ -107,8 +105,7 @@ class Scene:
         stage.alter(self.state_topic, {"max.message.bytes": "8000000"})
 
     def pause(self, router: RouterProcess, *, on: bool) -> None:
-        config = configuration.load(router.config, {})
-        operations = Operations(config, cluster.connect(config), PoliciesOnDemand(config))
+        operations = Operations.for_command(configuration.load(router.config, {}))
         operations.switch(target_scope(self.closed), "paused", on=on)
 
     def send(self) -> None:

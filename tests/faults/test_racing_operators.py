@@ -8,10 +8,8 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from sidecar.config import model as configuration
-from sidecar.kafka.client import admin as cluster
-from sidecar.policies.operations import Operations
+from sidecar.operations.desk import Operations
 from sidecar.policies.policy import topic_scope
-from sidecar.policies.topic import PoliciesOnDemand
 from tests.faults.stage import SMALL_BUCKETS, FaultStage, settled
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, Load, wait_until
@@ -40,7 +38,7 @@ def test_operators_who_race_each_other_leave_one_policy_and_lose_nothing(lone: F
         for operator in operators:
             operator.join(200)
         assert failures == []
-        _operations(one).remove(topic_scope(delay))
+        _operations(one).remove_policy(topic_scope(delay))
         load.finish()
         settled(lone)
         changes = CHANGES * len(operators) + 1
@@ -54,8 +52,7 @@ def test_operators_who_race_each_other_leave_one_policy_and_lose_nothing(lone: F
 
 
 def _operations(router: RouterProcess) -> Operations:
-    config = configuration.load(router.config, {})
-    return Operations(config, cluster.connect(config), PoliciesOnDemand(config))
+    return Operations.for_command(configuration.load(router.config, {}))
 
 
 def _operate(router: RouterProcess, delay: str, rng: Random, failures: list[BaseException]) -> None:
@@ -71,6 +68,6 @@ def _operate(router: RouterProcess, delay: str, rng: Random, failures: list[Base
     ]
     try:
         for _ in range(CHANGES):
-            operations.change(scope, rng.choice(changes))
+            operations.change_policy(scope, rng.choice(changes))
     except BaseException as error:  # noqa: BLE001 - told by the test
         failures.append(error)

@@ -21,14 +21,13 @@ from sidecar.config import model as configuration
 from sidecar.dev import local_kafka
 from sidecar.kafka.client import admin as cluster
 from sidecar.kernel.choice import Kernel
+from sidecar.operations.desk import Operations
 from sidecar.operations.status import reports, searching
 from sidecar.operations.status.answers import Fate, LookupAnswer, PartitionAnswer
 from sidecar.operations.status.inquiries import GroupInquiries
 from sidecar.operations.status.report_reader import ReportReader
-from sidecar.policies.operations import Operations
 from sidecar.policies.policy import target_scope, topic_scope
 from sidecar.policies.table import WITHOUT_POLICIES
-from sidecar.policies.topic import PoliciesOnDemand
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, TIMEOUT_S, Header, Stage, now_ms, wait_until
 
@@ -58,8 +57,7 @@ class Told:
         return made
 
     def operations(self, router: RouterProcess) -> Operations:
-        config = configuration.load(router.config, {})
-        return Operations(config, cluster.connect(config), PoliciesOnDemand(config))
+        return Operations.for_command(configuration.load(router.config, {}))
 
     def close(self) -> None:
         for each in self._open:
@@ -232,7 +230,7 @@ def test_what_became_of_a_record(told: Told, monkeypatch: pytest.MonkeyPatch) ->
         assert look.until(astray, Fate.REJECTED).code == "TARGET_UNKNOWN"
 
         # The rules at the record's offset decide, even after a change.
-        operations.change(topic_scope(delay), {"max_delay": "1m"})
+        operations.change_policy(topic_scope(delay), {"max_delay": "1m"})
         wait_until(lambda: bool(router.events("rules_changed")), "the new rules hold")
         too_long = send(("deliver-after", b"PT1H"))
         assert look.until(too_long, Fate.REJECTED).code == "MAX_DELAY_EXCEEDED"

@@ -15,10 +15,8 @@ from confluent_kafka.admin import NewTopic
 
 from sidecar.config import model as configuration
 from sidecar.dev import local_kafka
-from sidecar.kafka.client import admin as cluster
-from sidecar.policies.operations import Operations
+from sidecar.operations.desk import Operations
 from sidecar.policies.policy import target_scope, topic_scope
-from sidecar.policies.topic import PoliciesOnDemand
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, TIMEOUT_S, Load, Stage, header, now_ms, wait_until
 
@@ -34,8 +32,7 @@ class Ruled:
         return self.stage.router(name, policies_topic=self.topic, **options)
 
     def operations(self, router: RouterProcess) -> Operations:
-        config = configuration.load(router.config, {})
-        return Operations(config, cluster.connect(config), PoliciesOnDemand(config))
+        return Operations.for_command(configuration.load(router.config, {}))
 
 
 @pytest.fixture
@@ -77,7 +74,7 @@ def test_two_routers_follow_a_policy_within_a_second_and_pending_records_stay(ru
         wait_until(lambda: all(is_active(r, delay, p) for r, p in _split(one, two, delay)), "a partition each")
         for partition in (0, 1):
             stage.send(delay, ("deliver-after", b"PT8S"), partition=partition)
-        ruled.operations(one).change(topic_scope(delay), {"max_delay": "2s"})
+        ruled.operations(one).change_policy(topic_scope(delay), {"max_delay": "2s"})
         wait_until(lambda: in_force(one) and in_force(two), "both follow")
         (written,) = stage.records(ruled.topic)
         seen = [
@@ -112,7 +109,7 @@ def test_a_shorter_allow_list_diverts_pending_records(ruled: Ruled) -> None:
         router.start_and_wait()
         stage.send(delay, ("deliver-after", b"3000"), ("deliver-to", other.encode()))
         stage.send(delay, ("deliver-after", b"3000"))
-        ruled.operations(router).change(topic_scope(delay), {"allowed_targets": []})
+        ruled.operations(router).change_policy(topic_scope(delay), {"allowed_targets": []})
         assert codes(stage, delay, 1) == [b"TARGET_NOT_ALLOWED"]
         stage.wait_records(out, 1)
         assert stage.records(other) == []
@@ -127,11 +124,11 @@ def test_a_disabled_delay_topic_rejects_or_releases_at_once(ruled: Ruled) -> Non
         operations = ruled.operations(router)
         # Longer than both changes take on a busy machine.
         pending = stage.send(delay, ("deliver-after", b"12000"))
-        operations.change(topic_scope(delay), {"enabled": False})
+        operations.change_policy(topic_scope(delay), {"enabled": False})
         wait_until(lambda: in_force(router), "rules in force")
         stage.send(delay, ("deliver-after", b"1"))
         assert codes(stage, delay, 1) == [b"DELAY_DISABLED"]
-        operations.change(topic_scope(delay), {"when_disabled": "release"})
+        operations.change_policy(topic_scope(delay), {"when_disabled": "release"})
         wait_until(lambda: in_force(router, 2), "rules in force")
         undelayed = stage.send(delay, ("deliver-after", b"PT1H"))
         records = stage.wait_records(out, 2)
@@ -146,10 +143,10 @@ def test_a_delay_for_records_without_headers_holds_for_what_comes_after_it(ruled
         router.start_and_wait()
         operations = ruled.operations(router)
         stage.send(delay)
-        operations.change(topic_scope(delay), {"delay": "4s"})
+        operations.change_policy(topic_scope(delay), {"delay": "4s"})
         wait_until(lambda: in_force(router), "rules in force")
         soon = stage.send(delay)
-        operations.change(topic_scope(delay), {"delay": "2h"})
+        operations.change_policy(topic_scope(delay), {"delay": "2h"})
         wait_until(lambda: in_force(router, 2), "rules in force")
         # Both records are decided again, each by the rules of its time.
         router.kill()
@@ -169,10 +166,10 @@ def test_a_target_is_disabled_and_limited_by_itself(ruled: Ruled) -> None:
     with ruled.router() as router:
         router.start_and_wait()
         operations = ruled.operations(router)
-        operations.change(target_scope(other), {"enabled": False})
+        operations.change_policy(target_scope(other), {"enabled": False})
         # Otherwise the router may notice both changes at once and put them in force with one epoch.
         wait_until(lambda: in_force(router), "rules in force")
-        operations.change(target_scope(out), {"max_delay": "5s"})
+        operations.change_policy(target_scope(out), {"max_delay": "5s"})
         wait_until(lambda: in_force(router, 2), "rules in force")
         stage.send(delay, ("deliver-after", b"1"), ("deliver-to", other.encode()))
         stage.send(delay, ("deliver-after", b"PT6S"))
@@ -254,7 +251,7 @@ def test_what_is_too_late_is_rejected(ruled: Ruled) -> None:
     with ruled.router() as router:
         router.start_and_wait()
         operations = ruled.operations(router)
-        operations.change(target_scope(strict), {"expire_after": "1s"})
+        operations.change_policy(target_scope(strict), {"expire_after": "1s"})
         operations.switch(topic_scope(delay), "paused", on=True)
         wait_until(lambda: state_of(router, delay).get("state") == "paused", "paused")
         due = ("deliver-at", b"%d" % (now_ms() + 1_000))
@@ -284,7 +281,7 @@ def test_a_policy_that_cannot_be_read_keeps_the_last_good_one(ruled: Ruled) -> N
     with ruled.router() as router:
         router.start_and_wait()
         operations = ruled.operations(router)
-        operations.change(topic_scope(delay), {"max_delay": "2s"})
+        operations.change_policy(topic_scope(delay), {"max_delay": "2s"})
         wait_until(lambda: in_force(router), "rules in force")
         _write(ruled, topic_scope(delay).key, b'{"version": 99, "max_delay": "1h"}')
         wait_until(lambda: router.metric("policies_unreadable") == 1, "the alarm")
@@ -295,7 +292,7 @@ def test_a_policy_that_cannot_be_read_keeps_the_last_good_one(ruled: Ruled) -> N
         router.start_and_wait()
         stage.send(delay, ("deliver-after", b"PT5S"))
         assert codes(stage, delay, 1) == [b"MAX_DELAY_EXCEEDED"]
-        operations.replace(topic_scope(delay), {"max_delay": "1h"})
+        operations.replace_policy(topic_scope(delay), {"max_delay": "1h"})
         wait_until(lambda: router.metric("policies_unreadable") == 0, "the end of the alarm")
 
 
@@ -315,7 +312,7 @@ def test_a_target_with_a_rate_does_not_hold_up_others(ruled: Ruled) -> None:
     delay = stage.delay(default_target=out, allowed_targets=[limited])
     with ruled.router() as router:
         router.start_and_wait()
-        ruled.operations(router).change(target_scope(limited), {"records_per_second": RATE})
+        ruled.operations(router).change_policy(target_scope(limited), {"records_per_second": RATE})
         wait_until(lambda: router.events("policy_changed") != [], "the policy is known")
         time.sleep(0.5)
         due = ("deliver-at", b"%d" % (now_ms() + 1_500))
@@ -350,7 +347,7 @@ def test_a_paused_target_waits_alone(ruled: Ruled) -> None:
     with ruled.router() as router:
         router.start_and_wait()
         operations = ruled.operations(router)
-        operations.change(target_scope(paused), {"paused": True})
+        operations.change_policy(target_scope(paused), {"paused": True})
         wait_until(lambda: router.events("policy_changed") != [], "the policy is known")
         time.sleep(0.5)
         large = stage.send(delay, ("deliver-after", b"500"), ("deliver-to", paused.encode()), value=b"x" * 950_000)
@@ -364,7 +361,7 @@ def test_a_paused_target_waits_alone(ruled: Ruled) -> None:
         router.kill()
         router.start_and_wait()
         wait_until(lambda: state_of(router, delay)["held"] == 52, "all are held again")
-        operations.remove(target_scope(paused))
+        operations.remove_policy(target_scope(paused))
         records = stage.wait_records(paused, 52)
         assert stage.settle().released_once == 102
         wait_until(lambda: state_of(router, delay)["held"] == 0, "nothing is held")
@@ -378,7 +375,7 @@ def test_what_is_held_for_a_paused_target_is_moved_with_all_it_has(ruled: Ruled)
     with ruled.router() as router:
         router.start_and_wait()
         operations = ruled.operations(router)
-        operations.change(target_scope(paused), {"paused": True})
+        operations.change_policy(target_scope(paused), {"paused": True})
         wait_until(lambda: router.events("policy_changed") != [], "the policy is known")
         time.sleep(0.5)
         stage.send(delay, ("deliver-id", b"a"), ("deliver-to", paused.encode()), ("trace", b"1"), value=b"held")
@@ -387,7 +384,7 @@ def test_what_is_held_for_a_paused_target_is_moved_with_all_it_has(ruled: Ruled)
         stage.send(delay, ("deliver-move", b"a"), ("deliver-at", b"%d" % due_ms))
         stage.wait_records(f"{delay}.receipts", 1)
         wait_until(lambda: state_of(router, delay)["held"] == 0, "it is held no longer")
-        operations.remove(target_scope(paused))
+        operations.remove_policy(target_scope(paused))
         (record,) = stage.wait_records(paused, 1)
         assert (record.value, header(record, "trace")) == (b"held", b"1")
         assert header(record, "delay-due") == b"%d" % due_ms

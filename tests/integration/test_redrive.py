@@ -17,10 +17,10 @@ from sidecar.cli.program import cli
 from sidecar.config.model import load
 from sidecar.dev.audit import AuditedRecord
 from sidecar.kafka.writing import transactions
+from sidecar.operations.desk import Operations
 from sidecar.operations.rejected import redriving
 from sidecar.operations.rejected.counting import CodeCount
 from sidecar.operations.rejected.log import OutOfTimeError
-from sidecar.operations.rejected.operations import RejectedOperations
 from sidecar.operations.rejected.producer import redriver
 from sidecar.operations.rejected.selection import RejectedSelection
 from tests.integration.redrives import redrive_call
@@ -151,10 +151,10 @@ def test_of_two_at_once_only_the_later_goes_on(
     with pytest.raises(redriving.AnotherRunError, match=r"another redrive of .*0 of 1 records were driven"):
         redriving.redrive(config, AdminClient({**stage.kafka}), config.delay_topics[0], order)
     assert copies(stage, delay) == []
-    asked = RejectedOperations(config, AdminClient({**stage.kafka}))
-    with pytest.raises(OutOfTimeError):
-        asked.redrive(redriving.Redrive(RejectedSelection(delay), within_s=0))
-    assert asked.counts(delay) == ({"INVALID_SCHEDULE": CodeCount(1, 0, ANY)}, True)
+    operations = Operations.for_command(config)
+    with pytest.raises(OutOfTimeError, match="nothing was driven; the command has the time"):
+        operations.redrive(redriving.Redrive(RejectedSelection(delay), within_s=0), lambda _: None)
+    assert operations.rejected_codes(delay) == ({"INVALID_SCHEDULE": CodeCount(1, 0, ANY)}, True)
     assert redriven(file, delay)["driven"] == 1
     assert len(copies(stage, delay)) == 1
-    assert asked.counts(delay) == ({"INVALID_SCHEDULE": CodeCount(1, 1, ANY)}, True)
+    assert operations.rejected_codes(delay) == ({"INVALID_SCHEDULE": CodeCount(1, 1, ANY)}, True)

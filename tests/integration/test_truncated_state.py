@@ -8,11 +8,9 @@ from confluent_kafka.admin import NewTopic
 
 from sidecar.config import model as configuration
 from sidecar.dev.audit import AuditedRecord
-from sidecar.kafka.client import admin as cluster
 from sidecar.kafka.client.admin import log_range
-from sidecar.policies.operations import Operations
+from sidecar.operations.desk import Operations
 from sidecar.policies.policy import target_scope
-from sidecar.policies.topic import PoliciesOnDemand
 from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 from tests.integration.readiness import partitions, refused
 from tests.integration.router_process import RouterProcess
@@ -53,8 +51,7 @@ def test_a_state_that_has_lost_buckets_and_held_records_is_refused_until_it_is_r
     stage.create([NewTopic(policies, 1, 1, config={"cleanup.policy": "compact", **APPEND_TIME})])
     with stage.router(policies_topic=policies) as router:
         router.start_and_wait()
-        config = configuration.load(router.config, {})
-        operations = Operations(config, cluster.connect(config), PoliciesOnDemand(config))
+        operations = Operations.for_command(configuration.load(router.config, {}))
         operations.switch(target_scope(closed), "paused", on=True)
         wait_until(lambda: bool(router.events("policy_changed")), "the pause is known")
         due_ms = now_ms() + 30_000

@@ -4,7 +4,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +25,7 @@ from sidecar.operations.status.answers import (
 from sidecar.policies.origin import ChangeOrigin
 from sidecar.policies.policy import target_scope, topic_scope
 from tests.page.browser import Browser, browser
-from tests.support.admin_api import OPERATE, FakeInquiries, FakeOperations, FakeRejected, doubles
+from tests.support.admin_api import OPERATE, FakeOperations
 
 FOLDER: Final = Path(__file__).with_name("pictures")
 SIZE: Final = (1120, 760)
@@ -46,7 +45,7 @@ VIEWS: Final = (
 COUNTS: Final = (0, 3, 42, 310, 2_900, 18_000, 90_000, 411_000, 200_000, 145)
 
 
-class Inquiries(FakeInquiries):
+class Group(FakeOperations):
     """A group of two routers with something to look at: one topic is paused, and one partition is unserved."""
 
     def status(self, topic: str = "") -> StatusAnswer:
@@ -142,20 +141,17 @@ def shown() -> Iterator[Browser]:
         tokens = Path(directory) / "tokens"
         tokens.write_text(f"operate+payload {OPERATE}\n")
         config = _config(tokens)
-        operations = FakeOperations(config)
-        operations.by(ChangeOrigin("alice", "command", "ops-1"))
-        operations.replace(topic_scope(REMINDERS), {"paused": False, "max_delay": "7d"})
-        operations.replace(target_scope("audit"), {"records_per_second": 500})
-        operations.by(ChangeOrigin("token 3f9a01c2 (operate)", "admin API", "10.1.2.3"))
-        operations.replace(
-            topic_scope(REMINDERS), {"paused": True, "paused_reason": "billing moves", "max_delay": "7d"}
-        )
-        operations.replace(target_scope("audit"), {"paused": True, "records_per_second": 500})
-        services = doubles(operations, Inquiries(config))
-        rejected = FakeRejected()
+        group = Group(config)
+        alice = group.by(ChangeOrigin("alice", "command", "ops-1"))
+        alice.replace_policy(topic_scope(REMINDERS), {"paused": False, "max_delay": "7d"})
+        alice.replace_policy(target_scope("audit"), {"records_per_second": 500})
+        token = group.by(ChangeOrigin("token 3f9a01c2 (operate)", "admin API", "10.1.2.3"))
+        paused = {"paused": True, "paused_reason": "billing moves", "max_delay": "7d"}
+        token.replace_policy(topic_scope(REMINDERS), paused)
+        token.replace_policy(target_scope("audit"), {"paused": True, "records_per_second": 500})
         for number in range(17):
-            rejected.add(ORDERS, ("MAX_DELAY_EXCEEDED", "EXPIRED")[number % 3 == 0], "of the picture", b"o-1")
-        serving = AdminApi(config, replace(services, rejected=rejected))
+            group.reject(ORDERS, ("MAX_DELAY_EXCEEDED", "EXPIRED")[number % 3 == 0], "of the picture", b"o-1")
+        serving = AdminApi(config, group)
         with browser(Path(directory) / "profile") as window:
             window.open(f"http://localhost:{serving.port}")
             window.sign_in(OPERATE)

@@ -1,10 +1,10 @@
-"""An admin API with doubles behind it: policies in memory, and answers that a test sets."""
+"""An admin API with a double behind it: policies in memory, and answers that a test sets."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import httpx
 from starlette.types import ASGIApp
@@ -13,24 +13,26 @@ from index.errors import ConfigError
 from index.protocol.headers import Headers
 from sidecar.config.model import Config
 from sidecar.http.api.application import application
-from sidecar.http.api.backend import Backend, Services
+from sidecar.http.api.backend import Backend
 from sidecar.http.guard import NO_FILES, Guard
 from sidecar.http.pace import Pace
 from sidecar.http.page.files import page_files
 from sidecar.http.tokens import TokenFile
-from sidecar.kafka.writing.record_writer import WrittenRecord
+from sidecar.kafka.writing.record_writer import RecordWriter, WrittenRecord
 from sidecar.operations.controls.ordering import ControlOrder
-from sidecar.operations.controls.receipts import Cancelled, ReceiptAnswer
+from sidecar.operations.controls.receipts import WAIT_S, Cancelled, ReceiptAnswer
+from sidecar.operations.controls.replacing import headers_of
+from sidecar.operations.controls.writing import NewRecord, Written
+from sidecar.operations.desk import Operations
 from sidecar.operations.finding.wanted import ScheduleFilter
 from sidecar.operations.rejected.counting import CodeCount, Counted
 from sidecar.operations.rejected.listing import Listed, Position, RejectedPage
 from sidecar.operations.rejected.records import RecordPosition, RejectedRecord
-from sidecar.operations.rejected.redriving import Redrive, RedriveReport
+from sidecar.operations.rejected.redriving import Progress, Redrive, RedriveReport
 from sidecar.operations.rejected.selection import RejectedSelection
 from sidecar.operations.status.answers import (
     DueRange,
     Fate,
-    Inquiries,
     LookupAnswer,
     PartitionAnswer,
     PendingAnswer,
@@ -39,9 +41,8 @@ from sidecar.operations.status.answers import (
     StatusAnswer,
     TopicAnswer,
 )
-from sidecar.policies.origin import NOBODY, Change, ChangeOrigin, remembered
-from sidecar.policies.policy import Policy, Scope, changed, plain_of, policy_of
-from sidecar.policies.switches import SwitchKey, pause_terms
+from sidecar.policies.origin import Change, remembered
+from sidecar.policies.policy import Policy, Scope, plain_of
 from sidecar.policies.table import NO_POLICIES, PolicyTable, refuse_impossible, with_policy
 
 READ: Final = "reads-only-0123456789abcdef0123456789"
@@ -76,58 +77,83 @@ def config(**admin: Any) -> Config:
     )
 
 
-class FakeOperations:
-    """Applies to a table in memory the operations that the real one writes to the policies topic."""
+class _Policies:
+    """Policies in memory; ``asked`` counts the looks at them."""
 
-    def __init__(self, made: Config) -> None:
-        self.config = made
-        self.held = NO_POLICIES
-        self.origin = NOBODY
+    def __init__(self) -> None:
+        self.table = NO_POLICIES
         self.asked = 0
         self.fails: Exception | None = None
 
-    def by(self, origin: ChangeOrigin) -> Self:
-        self.origin = origin
-        return self
-
-    def table(self) -> PolicyTable:
+    def settle(self) -> None:
         self.asked += 1
         if self.fails:
             raise self.fails
-        return self.held
-
-    def replace(self, scope: Scope, values: Mapping[str, object]) -> Policy:
-        return self._write(scope, policy_of(scope, values))
-
-    def change(self, scope: Scope, values: Mapping[str, object], unset: Iterable[str] = ()) -> Policy:
-        return self._write(scope, changed(scope, self.held.get(scope), values, unset))
-
-    def remove(self, scope: Scope) -> None:
-        self.replace(scope, {})
-
-    def switch(self, scope: Scope, key: SwitchKey, *, on: bool, until_ms: int | None = None, reason: str = "") -> None:
-        self.change(scope, {key: True, **pause_terms(until_ms, reason)} if on else {}, [] if on else [key])
-
-    def _write(self, scope: Scope, policy: Policy) -> Policy:
-        if self.fails:
-            raise self.fails
-        written = policy if plain_of(policy) else None
-        table = with_policy(self.held, scope, written)
-        if written:
-            refuse_impossible(table, self.config, scope)
-        changed_now = Change(scope, written, self.origin, CHANGED_MS)
-        self.held = replace(table, changes=remembered(table.changes, changed_now))
-        return policy
 
 
-class FakeInquiries:
-    """Answers for ``partitions`` of each delay topic; records of partition 0 are pending below offset 10."""
+class _Writer(RecordWriter):
+    """Notes records, with the broker's time as their timestamp."""
+
+    def __init__(self, timestamp_ms: int = 1_800_000_000_000) -> None:
+        self.timestamp_ms = timestamp_ms
+        self.written: list[tuple[str, bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = []
+
+    def write(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> WrittenRecord:
+        self.written.append((topic, key, value, [*headers]))
+        return WrittenRecord(1, len(self.written) - 1, self.timestamp_ms)
+
+
+class FakeOperations(Operations):
+    """Operations in memory: what a test sets is answered, and what is changed or written is kept for it.
+
+    There are ``partitions`` of each delay topic, and records of partition 0 are pending below offset 10. A cancel, a
+    move and a replacement affect one schedule each.
+    """
 
     def __init__(self, made: Config, partitions: int = 2) -> None:
+        nobody: Any = None
+        self.known = _Policies()
+        super().__init__(made, nobody, self.known, nobody)
+        self.writer = _Writer()
+        self._records = self.writer
         self.topics = [topic.name for topic in made.delay_topics]
         self.partitions = partitions
         self.before: Callable[[], None] = lambda: None
         self.wanted: ScheduleFilter | None = None
+        self.controls: list[tuple[str, ControlOrder]] = []
+        self.rejections: list[RejectedRecord] = []
+        self.redriven: set[int] = set()
+        self.redrives: list[Redrive] = []
+
+    @property
+    def held(self) -> PolicyTable:
+        return self.known.table
+
+    @property
+    def written(self) -> list[tuple[str, bytes | None, bytes | None, list[tuple[str, bytes | None]]]]:
+        return self.writer.written
+
+    def fail(self, failure: Exception) -> None:
+        """Let everything that concerns policies, controls, records and rejected records fail from now on."""
+        self.known.fails = failure
+
+    def _fail(self) -> None:
+        if self.known.fails:
+            raise self.known.fails
+
+    def _require_target(self, target: str) -> None:
+        """Take any target: the document of the API cannot know which ones are allowed."""
+
+    def _write(self, table: PolicyTable, scope: Scope, policy: Policy) -> dict[str, Any]:
+        values = plain_of(policy)
+        written = policy if values else None
+        table = with_policy(table, scope, written)
+        if written:
+            refuse_impossible(table, self._config, scope)
+        change = Change(scope, written, self.origin, CHANGED_MS)
+        self.known.table = replace(table, changes=remembered(table.changes, change))
+        self._look.expire()
+        return values
 
     def status(self, topic: str = "") -> StatusAnswer:
         self.before()
@@ -165,33 +191,41 @@ class FakeInquiries:
         next_from = f"0/log/{last}" if last < SCHEDULES else None
         return SchedulesAnswer(topic=wanted.topic, schedules=tuple(found), next_from=next_from)
 
+    def cancel_or_move(self, topic: str, order: ControlOrder, wait_s: float = WAIT_S) -> ReceiptAnswer:
+        self.controls.append((topic, order))
+        self._fail()
+        due_ms = None if order.moves_to is None else int(order.moves_to[1])
+        return ReceiptAnswer(order.done, (Cancelled(order.partition or 0, 7, 1_000),), due_ms)
 
-class FakeRejected:
-    """The records that a test puts into rejected topics, in the order of offsets of partition 0."""
+    def write_record(self, topic: str, record: NewRecord) -> Written:
+        self._fail()
+        return super().write_record(topic, record)
 
-    def __init__(self) -> None:
-        self.records: list[RejectedRecord] = []
-        self.redriven: set[int] = set()
-        self.orders: list[Redrive] = []
-        self.fails: Exception | None = None
+    def replace_schedules(
+        self, topic: str, deliver_id: str, record: NewRecord, if_due_ms: int | None = None, wait_s: float = WAIT_S
+    ) -> tuple[Written, ReceiptAnswer]:
+        written = self.write_record(topic, record.with_headers(headers_of(deliver_id, if_due_ms)))
+        return written, ReceiptAnswer("replaced", (Cancelled(written.partition, 7, 1_000),), 2_000)
 
-    def add(self, topic: str, code: str, message: str = "no", deliver_id: bytes | None = None) -> None:
-        offset = len(self.records)
+    def reject(self, topic: str, code: str, message: str = "no", deliver_id: bytes | None = None) -> None:
+        """Put a record into a rejected topic, at the next offset of partition 0."""
+        offset = len(self.rejections)
         place = RecordPosition(topic, 1, 40 + offset)
         headers: Headers = [("c", b"canary")]
         told = (1_000 + offset, place, code, message, 0, deliver_id, "")
-        self.records.append(RejectedRecord(0, offset, *told, b"canary", b"canary", headers))
+        self.rejections.append(RejectedRecord(0, offset, *told, b"canary", b"canary", headers))
 
-    def page(self, selection: RejectedSelection, begin: Position, most: int) -> RejectedPage:
+    def rejected(self, selection: RejectedSelection, begin: Position, most: int) -> dict[str, Any]:
         self._fail()
-        found = [each for each in self.records if selection.takes(each) and each.place >= begin]
+        found = [each for each in self.rejections if selection.takes(each) and each.place >= begin]
         next_from = found[most].place if len(found) > most else None
-        return RejectedPage([Listed(each, each.offset in self.redriven) for each in found[:most]], next_from)
+        listed = [Listed(each, each.offset in self.redriven) for each in found[:most]]
+        return RejectedPage(listed, next_from).as_json()
 
-    def counts(self, topic: str) -> Counted:
+    def rejected_codes(self, topic: str) -> Counted:
         self._fail()
         codes: dict[str, CodeCount] = {}
-        for each in self.records:
+        for each in self.rejections:
             if each.source.topic == topic:
                 count = codes.setdefault(each.code, CodeCount())
                 count.records += 1
@@ -199,58 +233,16 @@ class FakeRejected:
                 count.last_ms = each.rejected_ms
         return Counted(codes, is_whole=True)
 
-    def redrive(self, order: Redrive) -> RedriveReport:
+    def redrive(self, order: Redrive, on_progress: Progress) -> dict[str, int]:
         self._fail()
-        self.orders.append(order)
-        found = [each.offset for each in self.records if order.selection.takes(each)]
+        self.redrives.append(order)
+        found = [each.offset for each in self.rejections if order.selection.takes(each)]
         waiting = [offset for offset in found if offset not in self.redriven][: order.most]
         report = RedriveReport(selected=len(found), to_drive=len(waiting), already_redriven=len(found) - len(waiting))
         if not order.dry_run:
             self.redriven.update(waiting)
             report.driven = len(waiting)
-        return report
-
-    def _fail(self) -> None:
-        if self.fails:
-            raise self.fails
-
-
-class FakeRecords:
-    """The written records, with the broker's time as their timestamp."""
-
-    def __init__(self, timestamp_ms: int = 1_800_000_000_000) -> None:
-        self.timestamp_ms = timestamp_ms
-        self.written: list[tuple[str, bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = []
-        self.fails: Exception | None = None
-
-    def write(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> WrittenRecord:
-        if self.fails:
-            raise self.fails
-        self.written.append((topic, key, value, [*headers]))
-        return WrittenRecord(1, len(self.written) - 1, self.timestamp_ms)
-
-
-class FakeControls:
-    """The requests to cancel, move or replace; each affects one schedule, unless it ``fails``."""
-
-    def __init__(self) -> None:
-        self.orders: list[tuple[str, ControlOrder]] = []
-        self.fails: Exception | None = None
-
-    def carry_out(self, topic: str, order: ControlOrder) -> ReceiptAnswer:
-        self.orders.append((topic, order))
-        if self.fails:
-            raise self.fails
-        due_ms = None if order.moves_to is None else int(order.moves_to[1])
-        return ReceiptAnswer(order.done, (Cancelled(order.partition or 0, 7, 1_000),), due_ms)
-
-    def replace(
-        self, topic: str, deliver_id: str, key: bytes | None, write: Callable[[], tuple[int, int]]
-    ) -> ReceiptAnswer:
-        partition, _ = write()
-        if self.fails:
-            raise self.fails
-        return ReceiptAnswer("replaced", (Cancelled(partition, 7, 1_000),), 2_000)
+        return report.as_json()
 
 
 class FakePulse:
@@ -261,11 +253,6 @@ class FakePulse:
 
     def silent_since_ms(self) -> int | None:
         return self.since_ms
-
-
-def doubles(operations: FakeOperations, inquiries: Inquiries) -> Services:
-    """Return services with these two, and plain doubles for the others."""
-    return Services(operations, inquiries, FakeRejected(), FakeRecords(), FakeControls())
 
 
 class _InMemory(httpx.BaseTransport):
@@ -289,7 +276,7 @@ class _InMemory(httpx.BaseTransport):
 
 
 class Api:
-    """The application within its guard, and the doubles behind it."""
+    """The application within its guard, and the double behind it."""
 
     def __init__(self, directory: Path, *, timeout_s: float = 20.0, **admin: Any) -> None:
         self.token_file = directory / "tokens"
@@ -297,14 +284,9 @@ class Api:
         self.token_file.write_text("\n".join(lines))
         self.config = config(token_file=str(self.token_file), **admin)
         self.operations = FakeOperations(self.config)
-        self.inquiries = FakeInquiries(self.config)
         self.now_s = 1_000.0
-        self.rejected = FakeRejected()
-        self.records = FakeRecords()
-        self.controls = FakeControls()
         self.pulse = FakePulse()
-        services = Services(self.operations, self.inquiries, self.rejected, self.records, self.controls, self.pulse)
-        self.backend = Backend(self.config, services, timeout_s=timeout_s)
+        self.backend = Backend(self.config, self.operations, self.pulse, timeout_s=timeout_s)
         self.tokens = TokenFile(self.token_file, lambda: self.now_s)
         pace = Pace(lambda: self.now_s)
         files = page_files() if self.config.admin.page else NO_FILES

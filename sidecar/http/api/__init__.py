@@ -7,9 +7,9 @@ Status, pending records and look-ups (:mod:`sidecar.http.api.questions`), pendin
 records for delay topics (:mod:`sidecar.http.api.records`), policies (:mod:`sidecar.http.api.policies`), pause, resume
 and drain (:mod:`sidecar.http.api.switches`).
 
-Any instance answers for the whole group: questions go through ``Inquiries``, which knows the reports of all instances,
-and changes go through the policies topic, which all instances follow. So a router never forwards a request to another
-router, and needs no credentials for it.
+Any instance answers for the whole group: :class:`sidecar.operations.desk.Operations` knows the reports of all
+instances, and writes changes to the policies topic, which all instances follow. So a router never forwards a request to
+another router, and needs no credentials for it.
 
 ``GET /api/v1/openapi.json`` describes every path. No page with scripts shows it. Beside the API, and only where
 ``admin.page`` is set, the listener has the files of the page for operators (:mod:`sidecar.http.page`).

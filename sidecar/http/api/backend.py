@@ -1,18 +1,15 @@
 """Runs the questions and changes of the paths in bounded calls, and turns errors into refusals."""
 
 import asyncio
-import threading
-import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 import structlog
+from confluent_kafka import KafkaException
 
 from index.errors import ClusterError, ClusterTrouble, ConfigError, DelayRouterError
-from index.protocol.headers import Headers
 from sidecar.config.model import Config
 from sidecar.http import problems
 from sidecar.http.api.calls import (
@@ -24,104 +21,46 @@ from sidecar.http.api.calls import (
     Calls,
 )
 from sidecar.http.problems import Refusal
-from sidecar.kafka.client.errors import cluster_errors
-from sidecar.kafka.writing.record_writer import WrittenRecord
-from sidecar.operations.controls.ordering import ControlOrder
-from sidecar.operations.controls.receipts import ReceiptAnswer
-from sidecar.operations.rejected.counting import Counted
-from sidecar.operations.rejected.listing import Position, RejectedPage
-from sidecar.operations.rejected.redriving import Redrive, RedriveReport
-from sidecar.operations.rejected.selection import RejectedSelection
-from sidecar.operations.status.answers import Inquiries
-from sidecar.policies.origin import ChangeOrigin
-from sidecar.policies.policy import Policy, Scope
-from sidecar.policies.switches import Switches
-from sidecar.policies.table import PolicyTable
+from sidecar.kafka.client.errors import cluster_error, error_of
+from sidecar.kafka.writing.record_writer import OutcomeUnknownError
+from sidecar.operations.controls.ordering import UnknownPartitionError
+from sidecar.operations.controls.receipts import ChangedError, NoReceiptError, NothingPendingError
+from sidecar.operations.desk import IrreconcilableError, Operations
+from sidecar.operations.rejected.log import OutOfTimeError
+from sidecar.operations.rejected.redriving import AnotherRunError
 from sidecar.process.broker_pulse import AlwaysAnswering, Pulse
 
 T = TypeVar("T")
 
+ALWAYS_ANSWERING: Final = AlwaysAnswering()
 LOOK_EVERY_S: Final = 0.25
 """Interval at which a waiting question checks whether the brokers still answer."""
 
-FRESH_FOR_S: Final = 0.25
-"""Age up to which the policies are reused. A look for newer ones costs a fetch; many readers share four a second."""
+_STATUS: Final[Mapping[type[DelayRouterError], HTTPStatus]] = {
+    NothingPendingError: HTTPStatus.NOT_FOUND,
+    UnknownPartitionError: HTTPStatus.NOT_FOUND,
+    ChangedError: HTTPStatus.CONFLICT,
+    AnotherRunError: HTTPStatus.CONFLICT,
+    NoReceiptError: HTTPStatus.GATEWAY_TIMEOUT,
+    OutOfTimeError: HTTPStatus.GATEWAY_TIMEOUT,
+    OutcomeUnknownError: HTTPStatus.GATEWAY_TIMEOUT,
+    IrreconcilableError: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+"""The status of each error, and of its kinds, whose text is for the caller.
 
-
-class Operating(Switches, Protocol):
-    """The part of :class:`sidecar.policies.operations.Operations` that has a path."""
-
-    def by(self, origin: ChangeOrigin) -> Self:
-        """Return the same operations with changes written in the name of ``origin``."""
-
-    def table(self) -> PolicyTable:
-        """Return all present policies."""
-
-    def replace(self, scope: Scope, values: Mapping[str, object]) -> Policy:
-        """Make these values the whole policy of a scope."""
-
-    def change(self, scope: Scope, values: Mapping[str, object], unset: Iterable[str] = ()) -> Policy:
-        """Set some values of a policy and unset others."""
-
-    def remove(self, scope: Scope) -> None:
-        """Remove the policy of a scope."""
-
-
-class RejectedRecords(Protocol):
-    """The part of :class:`sidecar.operations.rejected.operations.RejectedOperations` that has a path."""
-
-    def page(self, selection: RejectedSelection, begin: Position, most: int) -> RejectedPage:
-        """Return selected records from a position of the rejected topic on."""
-
-    def counts(self, topic: str) -> Counted:
-        """Return the counts of rejected records by code."""
-
-    def redrive(self, order: Redrive) -> RedriveReport:
-        """Drive records again."""
-
-
-class RecordSink(Protocol):
-    """The methods of :class:`sidecar.kafka.writing.record_writer.RecordWriter`."""
-
-    def write(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> WrittenRecord:
-        """Write one record to a delay topic."""
-
-
-class Controls(Protocol):
-    """The methods of :class:`sidecar.operations.controls.operations.ControlOperations`."""
-
-    def carry_out(self, topic: str, order: ControlOrder) -> ReceiptAnswer:
-        """Cancel or move pending schedules, and return them once that is committed."""
-
-    def replace(
-        self, topic: str, deliver_id: str, key: bytes | None, write: Callable[[], tuple[int, int]]
-    ) -> ReceiptAnswer:
-        """Write a record that replaces pending schedules, and return its receipt."""
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """The services that the paths use."""
-
-    operations: Operating
-    inquiries: Inquiries
-    rejected: RejectedRecords
-    records: RecordSink
-    controls: Controls
-    pulse: Pulse = field(default_factory=AlwaysAnswering)
+Any other ConfigError is 404 for a question and 422 for a change. Any other error is 503, and only the log has its text.
+"""
 
 
 class Backend:
-    """The services of one process behind bounded calls; the coroutines are for the event loop."""
+    """The operations of one process behind bounded calls; the coroutines are for the event loop."""
 
-    def __init__(self, config: Config, services: Services, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, config: Config, operations: Operations, pulse: Pulse = ALWAYS_ANSWERING, *, timeout_s: float = TIMEOUT_S
+    ) -> None:
         self.config = config
-        self.operations = services.operations
-        self.inquiries = services.inquiries
-        self.rejected = services.rejected
-        self.records = services.records
-        self.controls = services.controls
-        self.pulse = services.pulse
+        self.operations = operations
+        self.pulse = pulse
         self._reading = Calls("admin-read", READING_THREADS, timeout_s)
         self._changing = Calls("admin-change", CHANGING_THREADS, timeout_s)
         # Redrives run one after the other, since a later one would fence an earlier one; no pause waits behind them.
@@ -130,10 +69,6 @@ class Backend:
         # Each call waits for a receipt, for seconds where its partition is not served: no other call waits behind it.
         self._cancelling = Calls("admin-cancel", CANCELLING_THREADS, timeout_s)
         self._all_calls = (self._reading, self._changing, self._redriving, self._producing, self._cancelling)
-        self._looking = threading.Lock()
-        self._table: PolicyTable | None = None
-        self._looked_s = 0.0
-        self._changes = self._seen_changes = 0
 
     async def ask(self, function: Callable[..., T], *arguments: Any) -> T:
         """Return the answer to a question; refuse with 404 where nothing is found, with 503 once brokers are silent."""
@@ -147,12 +82,8 @@ class Backend:
             answer.cancel()
 
     async def change(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Carry out a change; refuse an impossible one with 422 and the remedy."""
-        try:
-            return await self._carry_out(self._changing, function, *arguments)
-        finally:
-            # The next reader must see the change.
-            self._changes += 1
+        """Change a policy; refuse an impossible change with 422 and the remedy."""
+        return await self._carry_out(self._changing, function, *arguments)
 
     async def redrive(self, function: Callable[..., T], *arguments: Any) -> T:
         """Drive rejected records again; refuse an impossible order with 422."""
@@ -185,15 +116,6 @@ class Backend:
         if told := self.silence():
             raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, told + more)
 
-    def table(self) -> PolicyTable:
-        """Return all policies, at most ``FRESH_FOR_S`` old; blocks."""
-        with self._looking:
-            now_s, changes = time.monotonic(), self._changes
-            if self._table is None or now_s - self._looked_s > FRESH_FOR_S or changes != self._seen_changes:
-                self._table = self.operations.table()
-                self._looked_s, self._seen_changes = now_s, changes
-            return self._table
-
     def require_topic(self, topic: str) -> None:
         """Raise a Refusal unless the topic is a delay topic of this router's configuration."""
         if self.config.delay_topic(topic) is None:
@@ -212,16 +134,23 @@ class Backend:
 
 async def _refusing(calls: Calls, wrong: HTTPStatus, function: Callable[..., T], *arguments: Any) -> T:
     try:
-        with cluster_errors():
-            return await calls.run(function, *arguments)
-    except ConfigError as error:
-        raise Refusal(wrong, str(error)) from None
-    except ClusterError as failed:
-        # The text of the error may name brokers, so only the log has it.
-        structlog.get_logger().warning("admin_kafka_failed", error=str(failed), code=failed.code)
-        is_unanswered = failed.kind is ClusterTrouble.UNANSWERED
+        return await calls.run(function, *arguments)
+    except (DelayRouterError, KafkaException) as error:
+        raise _refusal(error, wrong) from None
+
+
+def _refusal(error: DelayRouterError | KafkaException, wrong: HTTPStatus) -> Refusal:
+    """Return the refusal for an error; ``wrong`` is the status where the caller has asked for something impossible."""
+    for kind, status in {**_STATUS, ConfigError: wrong}.items():
+        if isinstance(error, kind):
+            return Refusal(status, str(error))
+    failed = next((each for each in (error, error.__cause__) if isinstance(each, KafkaException)), None)
+    cluster = cluster_error(error_of(failed)) if failed is not None else error
+    # The text of either error may name brokers, so only the log has it.
+    if isinstance(cluster, ClusterError):
+        structlog.get_logger().warning("admin_kafka_failed", error=str(cluster), code=cluster.code)
+        is_unanswered = cluster.kind is ClusterTrouble.UNANSWERED
         told = "the brokers did not answer in time" if is_unanswered else "the cluster did not do it"
-        raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"{told} ({failed.code})") from None
-    except DelayRouterError as error:
-        structlog.get_logger().warning("admin_refused", why=str(error))
-        raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"the router cannot do that now; {problems.INTERNAL}") from None
+        return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"{told} ({cluster.code})")
+    structlog.get_logger().warning("admin_refused", why=str(error))
+    return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"the router cannot do that now; {problems.INTERNAL}")

@@ -8,7 +8,6 @@ from fastapi import APIRouter, Body, Depends, Query
 from pydantic import WithJsonSchema
 from starlette.responses import Response
 
-from sidecar import clock
 from sidecar.http.api import bodies
 from sidecar.http.api.backend import Backend
 from sidecar.http.api.shapes import (
@@ -18,7 +17,6 @@ from sidecar.http.api.shapes import (
     EffectiveAnswer,
     PoliciesAnswer,
     PolicyAnswer,
-    PolicyChangeAnswer,
     PolicyChangesAnswer,
     TopicName,
     policy_schema,
@@ -26,8 +24,7 @@ from sidecar.http.api.shapes import (
     scope_of_topic,
 )
 from sidecar.http.problems import Refusal
-from sidecar.policies.policy import DEFAULT, Policy, Scope, ScopeKind, plain_of
-from sidecar.policies.table import effective
+from sidecar.policies.policy import DEFAULT, Scope, ScopeKind
 
 _Target = Annotated[TopicName | None, Query(description="A target topic: only the settings for its records")]
 
@@ -35,26 +32,25 @@ _Target = Annotated[TopicName | None, Query(description="A target topic: only th
 def routes(backend: Backend) -> APIRouter:
     """Return the paths below ``/policies``, and that of the effective policy of a delay topic."""
     router = APIRouter(tags=["policies"])
+    operations = backend.operations
 
     @router.get("/policies", response_model=PoliciesAnswer)
     async def list_policies() -> Response:
         """All policies."""
-        table = await backend.ask(backend.table)
-        policies = {str(scope): plain_of(policy) for scope, policy in table.policies.items()}
-        return bodies.whole(PoliciesAnswer(policies=policies, unreadable=dict(table.unreadable)))
+        policies, unreadable = await backend.ask(operations.policies)
+        return bodies.whole(PoliciesAnswer(policies=policies, unreadable=unreadable))
 
     @router.get("/policies/changes", response_model=PolicyChangesAnswer)
     async def list_policy_changes() -> Response:
         """List the changes of policies, with authors, times and settings: 200 at most, from the policies topic."""
-        table = await backend.ask(backend.table)
-        changes = tuple(PolicyChangeAnswer.model_validate(each.as_json()) for each in reversed(table.changes))
-        return bodies.whole(PolicyChangesAnswer(changes=changes))
+        changes = await backend.ask(operations.policy_changes)
+        return bodies.whole(PolicyChangesAnswer.model_validate({"changes": changes}))
 
     @router.get("/topics/{topic}/policy", response_model=EffectiveAnswer)
     async def get_effective_policy(topic: TopicName, target: _Target = None) -> Response:
         """Every key with the value in force and its origin."""
         backend.require_topic(topic)
-        found = effective((await backend.ask(backend.table)).at(clock.now_ms()), backend.config, topic, target or "")
+        found = await backend.ask(operations.effective, topic, target or "")
         values = {key: Effective(value=each.value, origin=each.origin) for key, each in found.items()}
         return bodies.whole(EffectiveAnswer(topic=topic, target=target or "", values=values))
 
@@ -85,10 +81,10 @@ def _add(router: APIRouter, backend: Backend, kind: ScopeKind, path: str, scope_
     @router.get(path, name=f"get_{name}", response_model=PolicyAnswer)
     async def get_policy(scope: in_scope) -> Response:
         """Return the policies that are set in this scope; 404 if there are none."""
-        table = await backend.ask(backend.table)
-        if scope not in table.policies:
+        policies, _ = await backend.ask(operations.policies)
+        if str(scope) not in policies:
             raise Refusal(HTTPStatus.NOT_FOUND, f"no policy {scope} is set")
-        return _answer(scope, table.policies[scope])
+        return _answer(scope, policies[str(scope)])
 
     @router.put(path, name=f"put_{name}", response_model=PolicyAnswer, dependencies=JSON_ONLY)
     async def put_policy(scope: in_scope, values: whole, changer: Changer) -> Response:
@@ -96,7 +92,7 @@ def _add(router: APIRouter, backend: Backend, kind: ScopeKind, path: str, scope_
         _check(scope, values)
         if None in values.values():
             raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "null is no value; leave the key out, or use PATCH")
-        return _answer(scope, await backend.change(operations.by(changer).replace, scope, values))
+        return _answer(scope, await backend.change(operations.by(changer).replace_policy, scope, values))
 
     @router.patch(path, name=f"patch_{name}", response_model=PolicyAnswer, dependencies=JSON_ONLY)
     async def patch_policy(scope: in_scope, values: part, changer: Changer) -> Response:
@@ -104,12 +100,12 @@ def _add(router: APIRouter, backend: Backend, kind: ScopeKind, path: str, scope_
         _check(scope, values)
         unset = [key for key, value in values.items() if value is None]
         given = {key: value for key, value in values.items() if value is not None}
-        return _answer(scope, await backend.change(operations.by(changer).change, scope, given, unset))
+        return _answer(scope, await backend.change(operations.by(changer).change_policy, scope, given, unset))
 
     @router.delete(path, name=f"delete_{name}", status_code=HTTPStatus.NO_CONTENT)
     async def delete_policy(scope: in_scope, changer: Changer) -> Response:
         """Remove the policy; less specific ones hold from then on. Succeeds also when there is none."""
-        await backend.change(operations.by(changer).remove, scope)
+        await backend.change(operations.by(changer).remove_policy, scope)
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
     def _check(scope: Scope, values: dict[str, Any]) -> None:
@@ -119,5 +115,5 @@ def _add(router: APIRouter, backend: Backend, kind: ScopeKind, path: str, scope_
             raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "no key is named; DELETE removes a policy")
 
 
-def _answer(scope: Scope, policy: Policy) -> Response:
-    return bodies.whole(PolicyAnswer(scope=str(scope), values=plain_of(policy)))
+def _answer(scope: Scope, values: dict[str, Any]) -> Response:
+    return bodies.whole(PolicyAnswer(scope=str(scope), values=values))

@@ -12,7 +12,7 @@ from sidecar.operations.status.answers import LookupAnswer, PendingAnswer, Statu
 def routes(backend: Backend) -> APIRouter:
     """Return the paths below ``/topics``, ``/caller`` and ``/brokers``."""
     router = APIRouter(tags=["questions"])
-    inquiries = backend.inquiries
+    operations = backend.operations
 
     @router.get("/caller", response_model=CallerAnswer)
     async def get_caller(request: Request) -> Response:
@@ -29,25 +29,25 @@ def routes(backend: Backend) -> APIRouter:
     @router.get("/topics", response_model=StatusAnswer)
     async def list_topics() -> Response:
         """Status of all delay topics and their partitions, of the whole group."""
-        return bodies.of_status(await backend.ask(inquiries.status))
+        return bodies.of_status(await backend.ask(operations.status))
 
     @router.get("/topics/{topic}", response_model=TopicAnswer)
     async def get_topic(topic: TopicName) -> Response:
         """Status of one delay topic."""
         backend.require_topic(topic)
-        (found,) = (await backend.ask(inquiries.status, topic)).topics
+        (found,) = (await backend.ask(operations.status, topic)).topics
         return bodies.of_topic(found)
 
     @router.get("/topics/{topic}/pending", response_model=PendingAnswer)
     async def get_pending(topic: TopicName) -> Response:
         """Count the pending records, by due time and by target."""
         backend.require_topic(topic)
-        return bodies.whole(await backend.ask(inquiries.pending, topic))
+        return bodies.whole(await backend.ask(operations.pending, topic))
 
     @router.get("/topics/{topic}/partitions/{partition}/records/{offset}", response_model=LookupAnswer)
     async def get_record(topic: TopicName, partition: Partition, offset: Offset) -> Response:
         """Show the fate of one record of a delay topic: pending, released, rejected or unknown."""
         backend.require_topic(topic)
-        return bodies.whole(await backend.ask(inquiries.lookup, topic, partition, offset))
+        return bodies.whole(await backend.ask(operations.lookup, topic, partition, offset))
 
     return router

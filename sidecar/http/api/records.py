@@ -3,11 +3,11 @@
 A schedule takes the role ``produce``. A control (``deliver-cancel``, ``-replace``, ``-move``) takes ``operate`` on each
 path, since it changes schedules that another caller has written. The name of a header alone decides, not its value.
 
-The present rules judge the record first, so the caller learns of a rejection that would otherwise show only in the
-rejected topic. A repeated call writes a second record: a caller that gets no answer looks before it asks again.
+A repeated call writes a second record: a caller that gets no answer looks before it asks again.
 """
 
 import base64
+from dataclasses import asdict
 from http import HTTPStatus
 from typing import Annotated, Final
 
@@ -16,19 +16,14 @@ from pydantic import Field
 from starlette.responses import Response
 
 from index.protocol.control_headers import NAMES
-from index.protocol.headers import CONTROL_PREFIX, Headers, lowered
-from index.protocol.schedule import AT_ONCE, Rejection, due_ms_of, schedule_of
-from index.rules.rules import Rules
-from sidecar import clock
+from index.protocol.headers import CONTROL_PREFIX, lowered
 from sidecar.http.api import bodies
 from sidecar.http.api.backend import Backend
 from sidecar.http.api.shapes import JSON_ONLY, TopicName
 from sidecar.http.guard import refuse_role
-from sidecar.http.problems import Refusal
 from sidecar.http.tokens import Caller, Role
-from sidecar.kafka.writing.record_writer import OutcomeUnknownError, WrittenRecord
+from sidecar.operations.controls.writing import NewRecord
 from sidecar.operations.status.answers import Answer
-from sidecar.policies.table import settings_of
 
 _CONTROLS: Final = NAMES | {CONTROL_PREFIX + "cancel-where"}
 """Headers that make a record a control, for this version of the router or for a later one."""
@@ -88,8 +83,8 @@ def routes(backend: Backend) -> APIRouter:
         """
         require_role(request.state.caller, body)
         backend.require_topic(topic)
-        answer = await backend.produce(write, backend, topic, body)
-        return bodies.whole(answer, HTTPStatus.CREATED)
+        written = await backend.produce(backend.operations.write_record, topic, record_of(body))
+        return bodies.whole(RecordWrittenAnswer(**asdict(written)), HTTPStatus.CREATED)
 
     return router
 
@@ -103,43 +98,11 @@ def require_role(caller: Caller, body: RecordOrder) -> None:
         refuse_role(caller, Role.PRODUCE)
 
 
-def write(backend: Backend, topic: str, body: RecordOrder, more: Headers = ()) -> RecordWrittenAnswer:
-    """Write a record, with ``more`` headers; raise a Refusal when its delay topic rejects it or the write fails."""
-    headers: Headers = [*((each.name, bytes_of(each.value)) for each in body.headers), *more]
-    rules = _rules(backend, topic)
-    verdict = rules.decide(headers, clock.now_ms())
-    if isinstance(verdict, Rejection):
-        raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"{verdict.reason}: {verdict.message}; nothing was written")
-    written = _written(backend, topic, body, headers)
-    # The due time counts from the timestamp of the written record, which the broker sets where the topic says so.
-    decided = rules.decide(headers, written.timestamp_ms)
-    due_ms = due_ms_of(verdict if isinstance(decided, Rejection) else decided)
-    schedule = schedule_of(verdict)
-    return RecordWrittenAnswer(
-        topic=topic,
-        partition=written.partition,
-        offset=written.offset,
-        due_ms=written.timestamp_ms if due_ms == AT_ONCE else due_ms,
-        targets=schedule.targets if schedule else (),
+def record_of(body: RecordOrder) -> NewRecord:
+    """Return the record of a request."""
+    return NewRecord(
+        bytes_of(body.key), bytes_of(body.value), [(each.name, bytes_of(each.value)) for each in body.headers]
     )
-
-
-def _rules(backend: Backend, topic: str) -> Rules:
-    try:
-        return settings_of(backend.table(), backend.config, backend.config.require_delay_topic(topic)).rules
-    except ValueError as error:
-        detail = f"the policies of {topic} cannot be reconciled with the configuration: {error}"
-        raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, detail) from None
-
-
-def _written(backend: Backend, topic: str, body: RecordOrder, headers: Headers) -> WrittenRecord:
-    try:
-        return backend.records.write(topic, bytes_of(body.key), bytes_of(body.value), headers)
-    except OutcomeUnknownError:
-        detail = (
-            "it is not known whether the record was written: look before sending it again, or it may be there twice"
-        )
-        raise Refusal(HTTPStatus.GATEWAY_TIMEOUT, detail) from None
 
 
 def bytes_of(content: str | Base64 | None) -> bytes | None:

@@ -5,24 +5,17 @@ a message quotes.
 """
 
 from collections.abc import Iterable
-from functools import partial
-from http import HTTPStatus
 from typing import Annotated, Final
 
-from confluent_kafka import KafkaException
 from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from index.errors import DelayRouterError
 from index.protocol.schedule import Reason
 from sidecar.http.api import bodies
-from sidecar.http.api.backend import Backend, RejectedRecords
+from sidecar.http.api.backend import Backend
 from sidecar.http.api.shapes import JSON_ONLY, Id, MillisecondsText, Offset, TopicName, milliseconds
-from sidecar.http.problems import Refusal
-from sidecar.operations.rejected.counting import Counted
-from sidecar.operations.rejected.log import OutOfTimeError
-from sidecar.operations.rejected.redriving import AnotherRunError, Redrive, RedriveReport
+from sidecar.operations.rejected.redriving import Redrive
 from sidecar.operations.rejected.selection import MOST_REDRIVEN, HeaderChanges, RejectedSelection
 from sidecar.operations.status.answers import Answer
 
@@ -131,6 +124,7 @@ _From = Annotated[Position, Query(alias="from", description="next_from of the pa
 def routes(backend: Backend) -> APIRouter:
     """Return the paths below ``/topics/{topic}/rejected``."""
     router = APIRouter(tags=["rejected"])
+    operations = backend.operations
 
     @router.get("/topics/{topic}/rejected", response_model=RejectedPageAnswer)
     async def list_rejected(
@@ -146,14 +140,14 @@ def routes(backend: Backend) -> APIRouter:
         backend.require_topic(topic)
         selection = _selection(topic, code, id, milliseconds(since_ms), milliseconds(until_ms))
         partition, offset = begin.split("/")
-        page = await backend.ask(backend.rejected.page, selection, (int(partition), int(offset)), limit)
-        return bodies.whole(RejectedPageAnswer.model_validate(page.as_json()))
+        page = await backend.ask(operations.rejected, selection, (int(partition), int(offset)), limit)
+        return bodies.whole(RejectedPageAnswer.model_validate(page))
 
     @router.get("/topics/{topic}/rejected/codes", response_model=CodesAnswer)
     async def count_rejected(topic: TopicName) -> Response:
         """Count the rejected records of a delay topic, by code; of the newest 20,000 in the rejected topic."""
         backend.require_topic(topic)
-        found = await backend.ask(_counts, backend.rejected, topic)
+        found = await backend.ask(operations.rejected_codes, topic)
         codes = tuple(
             CodeAnswer(code=code, records=each.records, redriven=each.redriven, last_ms=each.last_ms)
             for code, each in found.codes.items()
@@ -164,8 +158,8 @@ def routes(backend: Backend) -> APIRouter:
     async def redrive_rejected(topic: TopicName, body: RedriveOrder) -> Response:
         """Copy rejected records back into their delay topic, each exactly once; safe to repeat."""
         backend.require_topic(topic)
-        report = await backend.redrive(partial(_redrive, backend.rejected, topic, body))
-        return bodies.whole(RedriveAnswer.model_validate({**report.as_json(), "dry_run": body.dry_run}))
+        report = await backend.redrive(lambda: operations.redrive(_order(topic, body), lambda _: None))
+        return bodies.whole(RedriveAnswer.model_validate({**report, "dry_run": body.dry_run}))
 
     return router
 
@@ -178,24 +172,7 @@ def _selection(
     )
 
 
-def _counts(rejected: RejectedRecords, topic: str) -> Counted:
-    try:
-        return rejected.counts(topic)
-    except OutOfTimeError as error:
-        raise Refusal(HTTPStatus.GATEWAY_TIMEOUT, str(error)) from None
-
-
-def _redrive(rejected: RejectedRecords, topic: str, body: RedriveOrder) -> RedriveReport:
+def _order(topic: str, body: RedriveOrder) -> Redrive:
     selection = _selection(topic, body.codes, body.ids, body.since_ms, body.until_ms)
     changes = HeaderChanges(body.drop_headers, tuple((put.name, put.value.encode()) for put in body.set_headers))
-    order = Redrive(selection, changes, body.max_redriven, body.most, body.dry_run, REDRIVE_FOR_S)
-    try:
-        return rejected.redrive(order)
-    except AnotherRunError as error:
-        raise Refusal(HTTPStatus.CONFLICT, str(error)) from None
-    except OutOfTimeError as error:
-        remedy = "nothing was driven; the command has the time: delay-router rejected redrive"
-        raise Refusal(HTTPStatus.GATEWAY_TIMEOUT, f"{error}; {remedy}") from None
-    except DelayRouterError as error:
-        # The text of the error may name brokers, so the answer has only the code of its cause.
-        raise (error.__cause__ if isinstance(error.__cause__, KafkaException) else error) from None
+    return Redrive(selection, changes, body.max_redriven, body.most, body.dry_run, REDRIVE_FOR_S)

@@ -1,29 +1,29 @@
 """Paths of pending schedules: list, cancel, move and replace them."""
 
-from collections.abc import Callable
-from functools import partial
+from dataclasses import asdict
 from http import HTTPStatus
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from index.protocol.control_headers import IF_DUE, REPLACE
-from index.protocol.headers import CONTROL_PREFIX, Headers
+from index.protocol.headers import CONTROL_PREFIX
 from sidecar.http.api import bodies
 from sidecar.http.api.backend import Backend
-from sidecar.http.api.records import RecordOrder, RecordWrittenAnswer, bytes_of, write
+from sidecar.http.api.records import RecordOrder, RecordWrittenAnswer, record_of
 from sidecar.http.api.shapes import JSON_ONLY, DueMs, DueMsText, Id, MillisecondsText, TopicName, milliseconds
 from sidecar.http.problems import Refusal
-from sidecar.operations.controls.ordering import ControlOrder, UnknownPartitionError
-from sidecar.operations.controls.receipts import ChangedError, NoReceiptError, NothingPendingError, ReceiptAnswer
+from sidecar.operations.controls.ordering import ControlOrder
+from sidecar.operations.controls.receipts import ReceiptAnswer
 from sidecar.operations.finding.wanted import PLACE, ScheduleFilter
 from sidecar.operations.status.answers import Answer, SchedulesAnswer
 
 MOST_LISTED: Final = 500
 MOST_PARTITIONS: Final = 1_000_000
 MAX_KEY_CHARACTERS: Final = 1_024
+WAIT_S: Final = 8.0
+"""Wait for a receipt; shorter than the time of a call, so that the caller learns that no receipt has come."""
 
 _Id = Annotated[Id | None, Query(description="With this deliver-id")]
 _From = Annotated[MillisecondsText | None, Query(description="Due then or later; milliseconds since 1970")]
@@ -41,9 +41,6 @@ _Partition = Annotated[
     int | None,
     Query(ge=0, le=MOST_PARTITIONS, description="Partition of the schedules; left out: every partition is asked"),
 ]
-
-
-T = TypeVar("T")
 
 
 class CancelledSchedule(Answer):
@@ -87,6 +84,7 @@ class MovedAnswer(Answer):
 def routes(backend: Backend) -> APIRouter:
     """Return the paths below ``/topics/{topic}/schedules``."""
     router = APIRouter(tags=["schedules"])
+    operations = backend.operations
 
     @router.get("/topics/{topic}/schedules", response_model=SchedulesAnswer)
     async def list_schedules(
@@ -100,7 +98,7 @@ def routes(backend: Backend) -> APIRouter:
         sees_payload = request.state.caller.sees_payload
         if wanted.key is not None and not sees_payload:
             raise Refusal(HTTPStatus.FORBIDDEN, "this token may not see the content of records: keys are for +payload")
-        page = await backend.ask(backend.inquiries.schedules, wanted, begin or "", limit)
+        page = await backend.ask(operations.schedules, wanted, begin or "", limit)
         shown = page.schedules if sees_payload else tuple(each.without_key() for each in page.schedules)
         return bodies.whole(page.model_copy(update={"schedules": shown}))
 
@@ -115,7 +113,7 @@ def routes(backend: Backend) -> APIRouter:
         """Cancel all pending schedules of an id, and answer once that is certain; 404 when there is none."""
         backend.require_topic(topic)
         order = ControlOrder(id.encode(), milliseconds(if_due_ms), partition)
-        told = await backend.cancel(_definitely, partial(backend.controls.carry_out, topic, order))
+        told = await backend.cancel(operations.cancel_or_move, topic, order, WAIT_S)
         return bodies.whole(CancelledAnswer(topic=topic, id=id, cancelled=_schedules(told)))
 
     @router.patch("/topics/{topic}/schedules/{id:path}", response_model=MovedAnswer, dependencies=JSON_ONLY)
@@ -133,7 +131,7 @@ def routes(backend: Backend) -> APIRouter:
         backend.require_topic(topic)
         moves_to = CONTROL_PREFIX + "at", b"%d" % body.due_ms
         order = ControlOrder(id.encode(), milliseconds(if_due_ms), partition, moves_to)
-        told = await backend.cancel(_definitely, partial(backend.controls.carry_out, topic, order))
+        told = await backend.cancel(operations.cancel_or_move, topic, order, WAIT_S)
         return bodies.whole(MovedAnswer(topic=topic, id=id, moved=_schedules(told), due_ms=told.due_ms))
 
     @router.post("/topics/{topic}/schedules/{id:path}", response_model=ReplacedAnswer, dependencies=JSON_ONLY)
@@ -145,8 +143,9 @@ def routes(backend: Backend) -> APIRouter:
     ) -> Response:
         """Write a record that replaces the pending schedules of an id in its partition; at once, or not at all."""
         backend.require_topic(topic)
-        order = partial(_replace, backend, topic, id, body, milliseconds(if_due_ms))
-        return bodies.whole(await backend.cancel(_definitely, order))
+        order = topic, id, record_of(body), milliseconds(if_due_ms), WAIT_S
+        written, told = await backend.cancel(operations.replace_schedules, *order)
+        return bodies.whole(ReplacedAnswer(**asdict(written), id=id, replaced=_schedules(told)))
 
     return router
 
@@ -170,30 +169,5 @@ def _wanted(
     )
 
 
-def _replace(backend: Backend, topic: str, deliver_id: str, body: RecordOrder, if_due_ms: int | None) -> ReplacedAnswer:
-    if_due: Headers = [] if if_due_ms is None else [(IF_DUE, b"%d" % if_due_ms)]
-    more: Headers = [(CONTROL_PREFIX + "id", deliver_id.encode()), (REPLACE, b"true"), *if_due]
-    written: list[RecordWrittenAnswer] = []
-
-    def write_it() -> tuple[int, int]:
-        written.append(write(backend, topic, body, more))
-        return written[0].partition, written[0].offset
-
-    told = backend.controls.replace(topic, deliver_id, bytes_of(body.key), write_it)
-    return ReplacedAnswer(**written[0].model_dump(), id=deliver_id, replaced=_schedules(told))
-
-
 def _schedules(told: ReceiptAnswer) -> tuple[CancelledSchedule, ...]:
     return tuple(CancelledSchedule(**each.as_json()) for each in told.cancelled)
-
-
-def _definitely(order: Callable[[], T]) -> T:
-    """Carry out an order and return its result; raise a Refusal when nothing was done or no receipt has come."""
-    try:
-        return order()
-    except (NothingPendingError, UnknownPartitionError) as error:
-        raise Refusal(HTTPStatus.NOT_FOUND, str(error)) from None
-    except ChangedError as error:
-        raise Refusal(HTTPStatus.CONFLICT, str(error)) from None
-    except NoReceiptError as error:
-        raise Refusal(HTTPStatus.GATEWAY_TIMEOUT, str(error)) from None

@@ -10,35 +10,32 @@ from sidecar import clock
 from sidecar.clock import SystemClock
 from sidecar.config.model import Config
 from sidecar.http.api.application import application
-from sidecar.http.api.backend import Backend, Services
+from sidecar.http.api.backend import ALWAYS_ANSWERING, Backend
 from sidecar.http.guard import NO_FILES, Guard
 from sidecar.http.pace import Pace
 from sidecar.http.page.files import page_files
 from sidecar.http.server import HttpServer
 from sidecar.http.tls import Certificates
 from sidecar.http.tokens import TokenFile
-from sidecar.kafka.writing.record_writer import RecordWriter
-from sidecar.operations.controls.operations import ControlOperations
-from sidecar.operations.rejected.operations import RejectedOperations
-from sidecar.operations.status.inquiries import GroupInquiries, Statuses
+from sidecar.operations.desk import Operations
+from sidecar.operations.status.inquiries import Statuses
 from sidecar.operations.status.report_publisher import instance_name
 from sidecar.operations.status.report_reader import ReportReader
-from sidecar.policies.operations import Operations
 from sidecar.policies.table import Policies
-from sidecar.process.broker_pulse import pulse_of
+from sidecar.process.broker_pulse import Pulse, pulse_of
 
 
 class AdminApi:
     """The running API; ``port`` is the real one even where the configuration says 0."""
 
-    def __init__(self, config: Config, services: Services) -> None:
+    def __init__(self, config: Config, operations: Operations, pulse: Pulse = ALWAYS_ANSWERING) -> None:
         """Serve the API; raise ConfigError when token file, certificate or address cannot be used."""
         admin = config.admin
         tokens = TokenFile(Path(admin.token_file))
         tls = Certificates(admin).context if admin.tls_cert_file else None
-        self._backend = Backend(config, services)
+        self._backend = Backend(config, operations, pulse)
         self.behind = ExitStack()
-        """Resources of the services, which are closed after the listener."""
+        """The operations and the pulse, which are closed after the listener."""
         files = page_files() if admin.page else NO_FILES
         guard = Guard(application(self._backend), admin, tokens, Pace(), files)
         self._server = HttpServer(guard, admin, "admin", tls)
@@ -68,20 +65,10 @@ def start(config: Config, admin: AdminClient, policies: Policies, own: Statuses,
     with ExitStack() as started:
         reports = ReportReader(config, admin, clock.now_ms)
         name = instance_name(config)
-        inquiries = GroupInquiries(config, admin, policies, reports, own=own, instance=name, kernel=kernel).start()
-        started.callback(inquiries.close)
-        records = RecordWriter(config)
-        started.callback(records.close)
+        operations = Operations(config, admin, policies, reports, own=own, instance=name, kernel=kernel).start()
+        started.callback(operations.close)
         pulse = pulse_of(admin, SystemClock()).start()
         started.callback(pulse.stop)
-        services = Services(
-            Operations(config, admin, policies),
-            inquiries,
-            RejectedOperations(config, admin),
-            records,
-            ControlOperations(config, admin),
-            pulse,
-        )
-        api = AdminApi(config, services)
+        api = AdminApi(config, operations, pulse)
         api.behind = started.pop_all()
         return api

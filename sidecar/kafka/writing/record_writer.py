@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from index.errors import DelayRouterError
 from index.protocol.headers import Headers
 from sidecar.config.model import Config
 from sidecar.kafka.client.clients import MAX_MESSAGE_BYTES
@@ -20,8 +21,13 @@ POLL_S: Final = 0.1
 FLUSH_S: Final = 5.0
 
 
-class OutcomeUnknownError(Exception):
+class OutcomeUnknownError(DelayRouterError):
     """No broker has confirmed or refused the record in time."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "it is not known whether the record was written: look before sending it again, or it may be there twice"
+        )
 
 
 class WrittenRecord(NamedTuple):

@@ -1,4 +1,4 @@
-"""Client of the admin API: the same questions and changes as :mod:`sidecar.operations.asking.kafka_side`, over HTTP."""
+"""Client of the admin API: the methods of :class:`sidecar.operations.desk.Operations` that commands use, over HTTP."""
 
 import json
 import ssl
@@ -58,7 +58,7 @@ def read_token(file: Path) -> str:
 
 
 class ApiClient:
-    """Inquiries and operations of the router at ``url``; for one thread.
+    """The operations of the router at ``url``; for one thread.
 
     Methods raise ConfigError, in the words of the router, for an impossible request, and DelayRouterError when the
     answer is not that of a router.
@@ -81,7 +81,7 @@ class ApiClient:
         return self._tls is None and self._host not in _LOOPBACK
 
     def status(self, topic: str = "") -> StatusAnswer:
-        """Answer ``Inquiries.status``; for one topic, the routers in the answer are those that serve it."""
+        """Answer ``Operations.status``; for one topic, the routers in the answer are those that serve it."""
         if not topic:
             return self._ask(StatusAnswer, "/topics")
         found = self._ask(TopicAnswer, f"/topics/{_quoted(topic)}")
@@ -89,15 +89,15 @@ class ApiClient:
         return StatusAnswer(topics=(found,), instances=tuple(sorted(serving)))
 
     def pending(self, topic: str) -> PendingAnswer:
-        """Answer ``Inquiries.pending``."""
+        """Answer ``Operations.pending``."""
         return self._ask(PendingAnswer, f"/topics/{_quoted(topic)}/pending")
 
     def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
-        """Answer ``Inquiries.lookup``."""
+        """Answer ``Operations.lookup``."""
         return self._ask(LookupAnswer, f"/topics/{_quoted(topic)}/partitions/{partition}/records/{offset}")
 
     def schedules(self, wanted: "ScheduleFilter", begin: str, most: int) -> SchedulesAnswer:
-        """Answer ``Inquiries.schedules``."""
+        """Answer ``Operations.schedules``."""
         asked: dict[str, object] = {
             "id": None if wanted.deliver_id is None else wanted.deliver_id.decode(),
             "due_from_ms": wanted.due_from_ms,
@@ -111,31 +111,33 @@ class ApiClient:
         return self._ask(SchedulesAnswer, f"/topics/{_quoted(wanted.topic)}/schedules?{given}")
 
     def policies(self) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-        """Return the values of every policy by scope, and the unreadable policies with the reason of each."""
-        found = self._request("GET", "/policies")
+        """Answer ``Operations.policies``."""
+        found = self._object("GET", "/policies", "policies", "unreadable")
         return found["policies"], found["unreadable"]
 
     def policy_changes(self) -> list[dict[str, Any]]:
-        """Answer ``Side.policy_changes``."""
-        found: list[dict[str, Any]] = self._request("GET", "/policies/changes")["changes"]
+        """Answer ``Operations.policy_changes``."""
+        found: list[dict[str, Any]] = self._object("GET", "/policies/changes", "changes")["changes"]
         return found
 
     def effective(self, topic: str, target: str = "") -> dict[str, EffectiveValue]:
-        """Return the effective value of every key, with its origin."""
+        """Answer ``Operations.effective``."""
         query = "?" + urlencode({"target": target}) if target else ""
-        found = self._request("GET", f"/topics/{_quoted(topic)}/policy{query}")
+        found = self._object("GET", f"/topics/{_quoted(topic)}/policy{query}", "values")
         return {key: EffectiveValue(each["value"], each["origin"]) for key, each in found["values"].items()}
 
-    def change(self, scope: Scope, values: Mapping[str, object], unset: Iterable[str] = ()) -> None:
-        """Set some values of a policy and unset others (RFC 7396)."""
-        self._request("PATCH", _path_of(scope), {**dict.fromkeys(unset), **values})
+    def change_policy(self, scope: Scope, values: Mapping[str, object], unset: Iterable[str] = ()) -> dict[str, Any]:
+        """Answer ``Operations.change_policy`` (RFC 7396)."""
+        body = {**dict.fromkeys(unset), **values}
+        present: dict[str, Any] = self._object("PATCH", _path_of(scope), "values", body=body)["values"]
+        return present
 
-    def remove(self, scope: Scope) -> None:
-        """Remove a policy."""
+    def remove_policy(self, scope: Scope) -> None:
+        """Answer ``Operations.remove_policy``."""
         self._request("DELETE", _path_of(scope))
 
     def switch(self, scope: Scope, key: SwitchKey, *, on: bool, until_ms: int | None = None, reason: str = "") -> None:
-        """Pause or drain a delay topic, pause a target, or end that; a pause may have an end and a reason."""
+        """Answer ``Operations.switch``."""
         switch = switch_of(scope.kind, key, on=on)
         body = {"confirm": scope.name} if switch.needs_confirmation else {}
         if until_ms is not None:
@@ -145,7 +147,7 @@ class ApiClient:
         self._request("POST", f"/{_KINDS[scope.kind]}/{_quoted(scope.name)}/{switch.verb}", body)
 
     def rejected(self, selection: "RejectedSelection", begin: "Position", most: int) -> dict[str, Any]:
-        """Answer ``Side.rejected``."""
+        """Answer ``Operations.rejected``."""
         asked = {"code": sorted(selection.codes), "id": [each.decode() for each in sorted(selection.ids)]}
         asked.update({"limit": [str(most)], "from": [f"{begin[0]}/{begin[1]}"]})
         asked.update({key: [str(value)] for key, value in _times_of(selection).items()})
@@ -154,7 +156,7 @@ class ApiClient:
         return found
 
     def redrive(self, order: "Redrive", on_progress: "Progress") -> dict[str, int]:  # noqa: ARG002 - one call, one answer
-        """Let the router drive records again as ``Side.redrive`` does, within the time and number of one call."""
+        """Let the router drive records again as ``Operations.redrive`` does, within the time and number of one call."""
         selection, changes = order.selection, order.changes
         body = {
             "codes": sorted(selection.codes),
@@ -176,7 +178,17 @@ class ApiClient:
         try:
             return shape.model_validate(self._request("GET", path))
         except ValidationError:
-            raise DelayRouterError(f"{self._url}: answers, but not as this version does; see --api") from None
+            raise self._of_another_version() from None
+
+    def _object(self, method: str, path: str, *keys: str, body: object = None) -> dict[str, Any]:
+        """Return an answer that has these keys."""
+        answer = self._request(method, path, body)
+        if not isinstance(answer, dict) or not answer.keys() >= {*keys}:
+            raise self._of_another_version()
+        return answer
+
+    def _of_another_version(self) -> DelayRouterError:
+        return DelayRouterError(f"{self._url}: answers, but not as this version does; see --api")
 
     def _request(self, method: str, path: str, body: object = None) -> Any:
         code, raw = self._exchange(method, PREFIX + path, body)

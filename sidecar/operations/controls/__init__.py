@@ -1,5 +1,5 @@
-"""Writes controls for a caller that waits for their receipts.
+"""Writes records, and controls for a caller that waits for their receipts.
 
-Begin with :mod:`sidecar.operations.controls.ordering`; :mod:`sidecar.operations.controls.replacing` is for a caller
-that writes the replacing record itself.
+Begin with :mod:`sidecar.operations.controls.ordering`; :mod:`sidecar.operations.controls.replacing` is for a record
+that replaces schedules, and :mod:`sidecar.operations.controls.writing` writes a record.
 """

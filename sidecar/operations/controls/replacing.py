@@ -8,6 +8,8 @@ from confluent_kafka.admin import AdminClient
 
 from index.errors import ConfigError
 from index.named.receipts import ControlOutcome
+from index.protocol.control_headers import IF_DUE, REPLACE
+from index.protocol.headers import CONTROL_PREFIX, Headers
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.operations.controls.receipts import (
@@ -22,6 +24,12 @@ from sidecar.operations.controls.receipts import (
 
 Place: TypeAlias = tuple[int, int]
 """Partition and offset of a record."""
+
+
+def headers_of(deliver_id: str, if_due_ms: int | None) -> Headers:
+    """Return the headers that make a record replace the schedules pending under an id, due exactly at ``if_due_ms``."""
+    if_due: Headers = [] if if_due_ms is None else [(IF_DUE, b"%d" % if_due_ms)]
+    return [(CONTROL_PREFIX + "id", deliver_id.encode()), (REPLACE, b"true"), *if_due]
 
 
 def require_key(admin: AdminClient, topic: str) -> None:

@@ -89,9 +89,10 @@ def redrive(
             transactions.fence(producer, lambda: time.monotonic() > until_s, "this is the setting of the brokers")
         with RejectedLog(config, admin, topic.rejected, until_s) as log:
             _Run(log, topic, order, report, on_progress).drive(producer)
-    except OutOfTimeError:
+    except OutOfTimeError as error:
         if not report.driven:
-            raise
+            remedy = "nothing was driven; the command has the time: delay-router rejected redrive"
+            raise OutOfTimeError(f"{error}; {remedy}") from None
     except KafkaException as exception:
         raise _explained(exception, topic, report) from exception
     finally:

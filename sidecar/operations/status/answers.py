@@ -1,4 +1,4 @@
-"""Questions that an operator may ask, and the shapes of the answers, for the admin API and for the command line.
+"""Shapes of the answers to the questions of an operator, for the admin API and for the command line.
 
 Every number covers the whole group. A partition that no router has reported lately stands in the answer with the state
 ``unserved``, so that a sum never hides that its numbers are missing. The answers hold no settings, and no values or
@@ -7,13 +7,9 @@ not see them.
 """
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field
-
-# A command that uses the API needs the shapes only, so the module does not import the finder at run time.
-if TYPE_CHECKING:
-    from sidecar.operations.finding.wanted import ScheduleFilter
 
 UNSERVED: Final = "unserved"
 """State of a partition that no router reports."""
@@ -159,23 +155,3 @@ class SchedulesAnswer(Answer):
     next_from: str | None = Field(
         None, description="Beginning of the next page; null: there is none. A page may be short, or empty, before that"
     )
-
-
-class Inquiries(Protocol):
-    """Answers for the whole group, from any instance; safe from any thread, and may block for seconds.
-
-    Methods raise ConfigError for a delay topic or partition that does not exist, and KafkaException when the cluster
-    does not answer.
-    """
-
-    def status(self, topic: str = "") -> StatusAnswer:
-        """Return the status of all delay topics, or of one."""
-
-    def pending(self, topic: str) -> PendingAnswer:
-        """Return the counts of the pending records of one delay topic."""
-
-    def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
-        """Return the fate of one record."""
-
-    def schedules(self, wanted: "ScheduleFilter", begin: str, most: int) -> SchedulesAnswer:
-        """Return a page of pending schedules, from the end of the page before or from the first schedule."""

@@ -62,7 +62,7 @@ Statuses = Callable[[], Sequence[PartitionStatus]]
 
 
 class GroupInquiries:
-    """Implements :class:`sidecar.operations.status.answers.Inquiries`; safe from any thread.
+    """Answers the questions about the group for :class:`sidecar.operations.desk.Operations`, from any thread.
 
     In a router, ``own`` returns the statuses of its partitions, which are newer than any report, ``instance`` is its
     name and ``kernel`` the kernel that it runs with.
@@ -105,6 +105,9 @@ class GroupInquiries:
 
     def status(self, topic: str = "") -> StatusAnswer:
         """Return the status of all delay topics, or of one."""
+        if not self._instance:
+            # A router follows the policies, and a command has to read them.
+            self._policies.settle()
         configured = [self._config.require_delay_topic(topic)] if topic else self._config.delay_topics
         counts = self._partition_counts([each.name for each in configured])
         reported, kernels = self._reported()

@@ -63,7 +63,7 @@ def test_reading_is_for_two_roles_changing_for_one_and_writing_records_for_anoth
         assert asked.status_code != 401
         asked = api.client(PRODUCE).request(method, concrete(path), json=None if may_read else body)
         assert (asked.status_code == 403) != produces, (method, path, asked.text)
-    assert len(api.records.written) == len(WRITES_RECORDS) + 1, "and the replacement, by who operates"
+    assert len(api.operations.written) == len(WRITES_RECORDS) + 1, "and the replacement, by who operates"
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_audit_log(api: Api) -> None:
     ],
 )
 def test_what_fails_inside_stays_inside(api: Api, failure: Exception, code: int) -> None:
-    api.operations.fails = failure
+    api.operations.fail(failure)
     with capture_logs(processors=[merge_contextvars]) as logs:
         answer = api.client(OPERATE).get(f"{PREFIX}/policies")
     assert {event["request_id"] for event in logs} == {answer.headers["x-request-id"]}
@@ -324,7 +324,7 @@ def test_bodies_that_are_none_are_told_without_what_they_hold(api: Api, body: by
 def test_a_call_that_hangs_ends_for_the_caller(tmp_path: Path) -> None:
     api = Api(tmp_path, timeout_s=0.1)
     hangs = threading.Event()
-    api.inquiries.before = lambda: (hangs.wait(30), None)[1]
+    api.operations.before = lambda: (hangs.wait(30), None)[1]
     try:
         answer = api.client(READ).get(TOPICS)
         assert answer.status_code == 504

@@ -10,8 +10,8 @@ from jsonschema import Draft202012Validator
 
 from index.errors import ConfigError
 from sidecar.config.model import Config
-from sidecar.http.api import backend
 from sidecar.http.api.application import PREFIX, application, document
+from sidecar.operations import desk
 from sidecar.operations.controls.ordering import ControlOrder, UnknownPartitionError
 from sidecar.operations.controls.receipts import ChangedError, NoReceiptError, NothingPendingError
 from sidecar.operations.finding.wanted import ScheduleFilter
@@ -46,31 +46,31 @@ def set_in(api: Api, scope: Scope) -> dict[str, object]:
 
 @pytest.mark.parametrize("partitions", [0, 1, 49, 50, 51, 120])
 def test_status_in_pieces_is_the_status(api: Api, partitions: int) -> None:
-    api.inquiries.partitions = partitions
-    assert StatusAnswer.model_validate(get(api, "/topics")) == api.inquiries.status()
-    assert TopicAnswer.model_validate(get(api, "/topics/e")) == api.inquiries.status("e").topics[0]
+    api.operations.partitions = partitions
+    assert StatusAnswer.model_validate(get(api, "/topics")) == api.operations.status()
+    assert TopicAnswer.model_validate(get(api, "/topics/e")) == api.operations.status("e").topics[0]
 
 
 def test_status_of_no_topic_at_all(api: Api) -> None:
-    api.inquiries.topics = []
+    api.operations.topics = []
     assert get(api, "/topics") == {"topics": [], "instances": ["one", "two"], "kernels": {"one": "native"}}
 
 
 def test_pending_and_records(api: Api) -> None:
-    assert PendingAnswer.model_validate(get(api, "/topics/d/pending")) == api.inquiries.pending("d")
+    assert PendingAnswer.model_validate(get(api, "/topics/d/pending")) == api.operations.pending("d")
     found = LookupAnswer.model_validate(get(api, "/topics/d/partitions/1/records/9"))
-    assert found == api.inquiries.lookup("d", 1, 9)
+    assert found == api.operations.lookup("d", 1, 9)
     furthest = get(api, f"/topics/d/partitions/0/records/{2**63 - 1}")
     assert furthest["offset"] == 2**63 - 1
 
 
 def test_schedules_one_by_one(api: Api) -> None:
     first = SchedulesAnswer.model_validate(get(api, "/topics/d/schedules?limit=4"))
-    assert (len(first.schedules), first.next_from, api.inquiries.wanted) == (4, "0/log/4", ScheduleFilter("d"))
+    assert (len(first.schedules), first.next_from, api.operations.wanted) == (4, "0/log/4", ScheduleFilter("d"))
     rest = get(api, f"/topics/d/schedules?limit=4&from={first.next_from}")
     assert ([each["offset"] for each in rest["schedules"]], rest["next_from"]) == ([4, 5, 6], None)
     get(api, "/topics/d/schedules?id=order%2F7&due_from_ms=5&due_to_ms=9&target=out")
-    assert api.inquiries.wanted == ScheduleFilter("d", b"order/7", 5, 9, "out")
+    assert api.operations.wanted == ScheduleFilter("d", b"order/7", 5, 9, "out")
 
 
 def test_keys_are_for_who_may_see_what_is_in_records(api: Api) -> None:
@@ -78,19 +78,19 @@ def test_keys_are_for_who_may_see_what_is_in_records(api: Api) -> None:
         shown = api.client(token).get(f"{PREFIX}/topics/d/schedules")
         assert "canary" not in shown.text
         assert {each["key"] for each in shown.json()["schedules"]} == {None}
-        api.inquiries.wanted = None
+        api.operations.wanted = None
         assert api.client(token).get(f"{PREFIX}/topics/d/schedules?key=canary").status_code == 403
-        assert api.inquiries.wanted is None, "whether there is such a key"
+        assert api.operations.wanted is None, "whether there is such a key"
     shown = api.client(SEES).get(f"{PREFIX}/topics/d/schedules?key=a%26b")
     assert {each["key"] for each in shown.json()["schedules"]} == {"canary"}
-    assert api.inquiries.wanted == ScheduleFilter("d", key=b"a&b")
+    assert api.operations.wanted == ScheduleFilter("d", key=b"a&b")
 
 
 def test_what_is_pending_under_an_id_is_cancelled(api: Api) -> None:
     told = do(api, "DELETE", "/topics/d/schedules/order%2F7?if_due_ms=9&partition=3")
     assert told == {"topic": "d", "id": "order/7", "cancelled": [{"partition": 3, "offset": 7, "due_ms": 1_000}]}
     do(api, "DELETE", "/topics/d/schedules/order-8")
-    assert api.controls.orders == [("d", ControlOrder(b"order/7", 9, 3)), ("d", ControlOrder(b"order-8"))]
+    assert api.operations.controls == [("d", ControlOrder(b"order/7", 9, 3)), ("d", ControlOrder(b"order-8"))]
 
 
 def test_what_is_pending_under_an_id_is_moved(api: Api) -> None:
@@ -98,13 +98,13 @@ def test_what_is_pending_under_an_id_is_moved(api: Api) -> None:
     moved = [{"partition": 0, "offset": 7, "due_ms": 1_000}]
     assert told == {"topic": "d", "id": "order/7", "moved": moved, "due_ms": 1_900_000_000_000}
     order = ControlOrder(b"order/7", 9, moves_to=("deliver-at", b"1900000000000"))
-    assert api.controls.orders == [("d", order)]
+    assert api.operations.controls == [("d", order)]
 
 
 @pytest.mark.parametrize("body", [{}, {"due_ms": None}, {"due_ms": "1"}, {"due_ms": True}, {"due_ms": 1_900_000_000}])
 def test_a_move_to_no_time_is_refused(api: Api, body: dict[str, Any]) -> None:
     do(api, "PATCH", "/topics/d/schedules/order-7", body, code=422)
-    assert api.controls.orders == []
+    assert api.operations.controls == []
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_move_to_no_time_is_refused(api: Api, body: dict[str, Any]) -> None:
     ],
 )
 def test_what_is_not_cancelled_is_told_definitely(api: Api, fails: Exception, code: int) -> None:
-    api.controls.fails = fails
+    api.operations.fail(fails)
     assert do(api, "DELETE", "/topics/d/schedules/order-7?partition=99", code=code)["detail"] == str(fails)
     moved = do(api, "PATCH", "/topics/d/schedules/order-7?partition=99", {"due_ms": 1_900_000_000_000}, code=code)
     assert moved["detail"] == str(fails)
@@ -136,7 +136,7 @@ def test_a_record_replaces_what_is_pending_under_its_id(api: Api) -> None:
     assert (told["id"], told["partition"], told["offset"]) == ("order/7", 1, 0)
     assert told["replaced"] == [{"partition": 1, "offset": 7, "due_ms": 1_000}]
     named = [("deliver-id", b"order/7"), ("deliver-replace", b"true"), ("deliver-if-due", b"9")]
-    assert api.records.written == [("d", b"k", b"new", [("deliver-after", b"5m"), *named])]
+    assert api.operations.written == [("d", b"k", b"new", [("deliver-after", b"5m"), *named])]
 
 
 def test_what_cannot_replace_is_not_written(api: Api) -> None:
@@ -145,8 +145,8 @@ def test_what_cannot_replace_is_not_written(api: Api) -> None:
     assert "INVALID_SCHEDULE" in replace(api, "x" * 300, {}, 422)["detail"]
     for token in (READ, PRODUCE):
         assert replace(api, "order-7", {}, 403, token)["detail"].endswith("it takes one of operate")
-    assert api.records.written == []
-    api.controls.fails = ChangedError("another time")
+    assert api.operations.written == []
+    api.operations.fail(ChangedError("another time"))
     assert replace(api, "order-7", {}, 409)["detail"] == "another time"
 
 
@@ -157,7 +157,7 @@ def test_who_may_only_read_cancels_nothing(api: Api) -> None:
         assert moved.status_code == 403
     do(api, "DELETE", "/topics/nothere/schedules/order-7", code=404)
     do(api, "DELETE", "/topics/d/schedules/" + "x" * 513, code=422)
-    assert api.controls.orders == []
+    assert api.operations.controls == []
 
 
 @pytest.mark.parametrize(
@@ -318,16 +318,16 @@ def test_switches_of_a_topic_that_is_not_ours(api: Api, verb: str) -> None:
 def test_many_readers_share_a_look_and_whoever_has_changed_something_sees_it(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backend, "FRESH_FOR_S", 3_600)
+    monkeypatch.setattr(desk, "FRESH_FOR_S", 3_600)
     for _ in range(20):
         get(api, "/policies")
-    assert api.operations.asked == 1
+    assert api.operations.known.asked == 1
     do(api, "POST", "/topics/d/pause", {})
     assert set_in(api, topic_scope("d")) == {"paused": True}
-    monkeypatch.setattr(backend, "FRESH_FOR_S", 0)
+    monkeypatch.setattr(desk, "FRESH_FOR_S", 0)
     get(api, "/policies")
     get(api, "/policies")
-    assert api.operations.asked == 4
+    assert api.operations.known.asked == 5, "the change itself was a look"
 
 
 def test_the_document_is_served_and_names_no_other_site(api: Api) -> None:

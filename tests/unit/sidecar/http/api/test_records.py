@@ -42,7 +42,7 @@ def test_a_record_is_written_as_it_was_sent_and_its_place_is_told(api: Api) -> N
         "due_ms": SENT_MS + 300_000,
         "targets": ["a"],
     }
-    assert api.records.written == [
+    assert api.operations.written == [
         (
             "d",
             "k\u00e9".encode(),
@@ -54,7 +54,7 @@ def test_a_record_is_written_as_it_was_sent_and_its_place_is_told(api: Api) -> N
 
 def test_what_is_left_out_is_null_and_a_record_without_a_time_is_due_when_its_topic_says(api: Api) -> None:
     assert post(api, {})["due_ms"] == SENT_MS
-    assert api.records.written == [("d", None, None, [])]
+    assert api.operations.written == [("d", None, None, [])]
     policy = {"delay": "10m", "default_target": "b.x"}
     assert api.client(OPERATE).patch(f"{PREFIX}/policies/topics/d", json=policy).is_success
     answer = post(api, {})
@@ -76,7 +76,7 @@ def test_what_would_be_rejected_is_not_written_and_the_reason_is_told(
     detail = post(api, {"headers": [{"name": name, "value": value}]}, 422)["detail"]
     assert why in detail
     assert detail.endswith("nothing was written")
-    assert api.records.written == []
+    assert api.operations.written == []
 
 
 @pytest.mark.parametrize(
@@ -94,19 +94,19 @@ def test_what_would_be_rejected_is_not_written_and_the_reason_is_told(
 )
 def test_what_cannot_be_a_record_is_refused(api: Api, body: Any) -> None:
     post(api, body, 422)
-    assert api.records.written == []
+    assert api.operations.written == []
 
 
 def test_a_topic_that_is_not_there_and_one_that_is_switched_off(api: Api) -> None:
     post(api, {}, 404, topic="out")
-    api.operations.change(topic_scope("d"), {"enabled": False})
+    api.operations.change_policy(topic_scope("d"), {"enabled": False})
     assert "DELAY_DISABLED" in post(api, {}, 422)["detail"]
 
 
 @pytest.mark.parametrize("token", [READ, OPERATE])
 def test_it_takes_a_role_of_its_own(api: Api, token: str) -> None:
     assert post(api, {}, 403, token=token)["detail"].endswith("it takes one of produce")
-    assert api.records.written == []
+    assert api.operations.written == []
 
 
 CONTROLS = ["deliver-cancel", "deliver-replace", "deliver-move", "deliver-if-due", "deliver-cancel-where"]
@@ -122,7 +122,7 @@ def test_no_token_but_one_that_operates_writes_a_control(api: Api, name: str, va
         detail = post(api, {"key": "k", "headers": headers}, 403, token=token)["detail"]
         assert detail.endswith("takes one of operate" if token == PRODUCE else "takes one of produce")
         assert (name in detail) == (token == PRODUCE)
-    assert api.records.written == []
+    assert api.operations.written == []
 
 
 @pytest.mark.parametrize(
@@ -137,13 +137,13 @@ def test_no_token_but_one_that_operates_writes_a_control(api: Api, name: str, va
 def test_a_token_that_operates_writes_controls(api: Api, headers: list[dict[str, str]]) -> None:
     post(api, {"key": "k", "headers": headers}, token=OPERATE)
     written = [(each["name"], each["value"].encode()) for each in headers]
-    assert api.records.written == [("d", b"k", None, written)]
+    assert api.operations.written == [("d", b"k", None, written)]
 
 
 def test_a_control_that_is_rejected_is_not_written_by_who_operates(api: Api) -> None:
     twice = [{"name": "deliver-cancel", "value": "pay-1"}] * 2
     assert "AMBIGUOUS_HEADER" in post(api, {"headers": twice}, 422, token=OPERATE)["detail"]
-    assert api.records.written == []
+    assert api.operations.written == []
 
 
 def test_each_header_by_which_a_router_takes_a_record_for_a_control_is_known_here() -> None:
@@ -164,11 +164,11 @@ def test_no_form_and_no_page_under_another_name_can_write(api: Api) -> None:
     for kind in ("application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x", ""):
         assert client.post(path, content="{}", headers={"content-type": kind}).status_code == 415
     assert client.post(path, json={}, headers={"host": "evil.example"}).status_code == 421
-    assert api.records.written == []
+    assert api.operations.written == []
 
 
 def test_what_the_cluster_does_not_take_is_told_and_what_nobody_knows_too(api: Api) -> None:
-    api.records.fails = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    api.operations.fail(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
     assert "TOPIC_AUTHORIZATION_FAILED" in post(api, {}, 503)["detail"]
-    api.records.fails = OutcomeUnknownError()
+    api.operations.fail(OutcomeUnknownError())
     assert "not known whether the record was written" in post(api, {}, 504)["detail"]

@@ -24,9 +24,9 @@ def api(tmp_path: Path) -> Api:
     """Make five rejected records of d, and one of e in the same topic."""
     made = Api(tmp_path)
     for number in range(4):
-        made.rejected.add("d", "TARGET_UNKNOWN" if number % 2 else "EXPIRED", "why", b"job-%d" % number)
-    made.rejected.add("e", "EXPIRED")
-    made.rejected.add("d", "UNREADABLE", deliver_id=b"\xff")
+        made.operations.reject("d", "TARGET_UNKNOWN" if number % 2 else "EXPIRED", "why", b"job-%d" % number)
+    made.operations.reject("e", "EXPIRED")
+    made.operations.reject("d", "UNREADABLE", deliver_id=b"\xff")
     return made
 
 
@@ -48,7 +48,7 @@ def offsets(page: Any) -> list[int]:
 
 
 def test_records_are_told_with_code_and_place_and_nothing_of_what_they_hold(api: Api) -> None:
-    api.rejected.redriven.add(0)
+    api.operations.redriven.add(0)
     page = get(api, LIST)
     assert page["records"][0] == {
         "partition": 0,
@@ -96,14 +96,14 @@ def test_a_question_that_cannot_be(api: Api, query: str) -> None:
 
 
 def test_counts_by_code(api: Api) -> None:
-    api.rejected.redriven.add(1)
+    api.operations.redriven.add(1)
     found = get(api, CODES)
     assert {each["code"]: (each["records"], each["redriven"]) for each in found["codes"]} == {
         "EXPIRED": (2, 0),
         "TARGET_UNKNOWN": (2, 1),
         "UNREADABLE": (1, 0),
     }
-    api.rejected.fails = OutOfTimeError("too long")
+    api.operations.fail(OutOfTimeError("too long"))
     assert get(api, CODES, 504)["detail"] == "too long"
 
 
@@ -128,13 +128,13 @@ def test_an_order_is_carried_out_within_bounds(api: Api) -> None:
         "driven": 1,
         "dry_run": False,
     }
-    assert api.rejected.redriven == {0}
+    assert api.operations.redriven == {0}
     changes = HeaderChanges(("x",), (("deliver-to", "ü".encode()),))
-    assert api.rejected.orders[-1] == Redrive(
+    assert api.operations.redrives[-1] == Redrive(
         RejectedSelection("d", frozenset({"EXPIRED"})), changes, 7, 1, within_s=12.0
     )
     assert post(api, {})["selected"] == 5
-    assert (api.rejected.orders[-1].most, api.rejected.orders[-1].within_s) == (1_000, 12.0)
+    assert (api.operations.redrives[-1].most, api.operations.redrives[-1].within_s) == (1_000, 12.0)
 
 
 @pytest.mark.parametrize(
@@ -151,13 +151,13 @@ def test_an_order_is_carried_out_within_bounds(api: Api) -> None:
 )
 def test_an_order_that_cannot_be(api: Api, body: Any, told: str) -> None:
     assert told in post(api, body, 422)["detail"]
-    assert api.rejected.orders == []
+    assert api.operations.redrives == []
 
 
 def test_who_may_only_read_drives_nothing(api: Api) -> None:
     post(api, {}, 403, READ)
     assert api.client(OPERATE).post(PREFIX + REDRIVE, data={"dry_run": "false"}).status_code == 415
-    assert api.rejected.orders == []
+    assert api.operations.redrives == []
 
 
 @pytest.mark.parametrize("path", ["/topics/other/rejected", "/topics/other/rejected/codes"])
@@ -176,13 +176,13 @@ def _of_kafka() -> DelayRouterError:
     ("fails", "code", "told"),
     [
         (AnotherRunError("another redrive of x has begun"), 409, "another redrive of x has begun"),
-        (OutOfTimeError("reading it takes too long"), 504, "nothing was driven"),
+        (OutOfTimeError("reading it takes too long"), 504, "reading it takes too long"),
         (_of_kafka(), 503, "the cluster did not do it (TOPIC_AUTHORIZATION_FAILED)"),
         (DelayRouterError("broker.example:9092"), 503, "the router cannot do that now"),
     ],
 )
 def test_what_fails_is_told_without_names_of_brokers(api: Api, fails: Exception, code: int, told: str) -> None:
-    api.rejected.fails = fails
+    api.operations.fail(fails)
     with capture_logs():
         detail = post(api, {}, code)["detail"]
     assert told in detail

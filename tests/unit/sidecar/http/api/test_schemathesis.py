@@ -22,7 +22,7 @@ from structlog.testing import capture_logs
 from sidecar.http import guard, pace
 from sidecar.http.api.application import PREFIX, application, document
 from sidecar.http.api.backend import Backend
-from tests.support.admin_api import OPERATE, PRODUCE, Api, FakeInquiries, FakeOperations, bearer, config, doubles
+from tests.support.admin_api import OPERATE, PRODUCE, Api, FakeOperations, bearer, config
 
 EXAMPLES = 6
 """Requests for each operation and kind: enough to reach every key and limit of the document in a few runs."""
@@ -36,7 +36,7 @@ _HEADERS = {"Authorization": f"Bearer {OPERATE}"}
 
 def operations() -> list[tuple[str, str]]:
     made = config(token_file="none")
-    backend = Backend(made, doubles(FakeOperations(made), FakeInquiries(made)))
+    backend = Backend(made, FakeOperations(made))
     paths = document(application(backend))["paths"]
     # Schemathesis leaves out the document's own path.
     return [(path, method.upper()) for path, methods in paths.items() for method in methods if path != DOCUMENT]
@@ -77,7 +77,7 @@ def test_every_promise_is_kept(schema: BaseSchema, path: str, method: str, mode:
 def test_a_broken_promise_is_seen(tmp_path: Path) -> None:
     api = Api(tmp_path, allowed_hosts=[HOST])
     made = schemathesis.openapi.from_asgi(DOCUMENT, api.app, headers=_HEADERS)
-    api.operations.fails = RuntimeError()
+    api.operations.fail(RuntimeError())
     case = made[f"{PREFIX}/policies"]["GET"].Case()
     with capture_logs(), pytest.raises(FailureGroup) as caught:
         case.call_and_validate(headers=_HEADERS)

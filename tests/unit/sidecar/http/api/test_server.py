@@ -20,7 +20,7 @@ from sidecar.http import server as http_server
 from sidecar.http import tls
 from sidecar.http.api.application import PREFIX
 from sidecar.http.api.server import AdminApi
-from tests.support.admin_api import READ, FakeInquiries, FakeOperations, bearer, config, doubles
+from tests.support.admin_api import READ, FakeOperations, bearer, config
 
 TOPICS = f"{PREFIX}/topics"
 
@@ -32,8 +32,8 @@ class Running:
         self.file = directory / "tokens"
         self.file.write_text(f"read {READ}\n")
         made = config(listen="127.0.0.1:0", token_file=str(self.file), **admin)
-        self.inquiries = FakeInquiries(made)
-        self.server = AdminApi(made, doubles(FakeOperations(made), self.inquiries))
+        self.operations = FakeOperations(made)
+        self.server = AdminApi(made, self.operations)
 
     def get(self, **options: Any) -> httpx.Response:
         scheme = "https" if "verify" in options else "http"
@@ -136,9 +136,9 @@ def test_a_body_that_does_not_come_to_an_end(running: Running, monkeypatch: pyte
 
 def test_an_answer_that_is_not_taken(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     # The answer is larger than the buffers of both sides.
-    running.inquiries.partitions = 40_000
-    large = running.inquiries.status()
-    monkeypatch.setattr(running.inquiries, "status", lambda: large)
+    running.operations.partitions = 40_000
+    large = running.operations.status()
+    monkeypatch.setattr(running.operations, "status", lambda: large)
     monkeypatch.setattr(http_server, "ANSWERED_WITHIN_S", 3.0)
     with socket.socket() as made:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
@@ -176,7 +176,7 @@ def test_a_call_that_hangs_does_not_hold_up_others_nor_the_end(running: Running)
         begun.set()
         hangs.wait(30)
 
-    running.inquiries.before = hang
+    running.operations.before = hang
     waiting = threading.Thread(target=lambda: _quietly(running))
     waiting.start()
     assert begun.wait(10)
@@ -350,10 +350,10 @@ def test_what_it_does_not_start_with(tmp_path: Path, certificates: dict[str, tup
             Running(tmp_path, **admin)
     made = config(listen="127.0.0.1:0", token_file=str(one[0]))
     with pytest.raises(ConfigError, match=r"admin\.token_file: line 1"):
-        AdminApi(made, doubles(FakeOperations(made), FakeInquiries(made)))
+        AdminApi(made, FakeOperations(made))
 
 
 def test_an_address_that_is_taken(running: Running) -> None:
     made = config(listen=f"127.0.0.1:{running.server.port}", token_file=str(running.file))
     with pytest.raises(ConfigError, match=r"admin\.listen: .*Address already in use"):
-        AdminApi(made, doubles(FakeOperations(made), FakeInquiries(made)))
+        AdminApi(made, FakeOperations(made))

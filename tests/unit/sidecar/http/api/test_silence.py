@@ -55,20 +55,20 @@ CHANGES: list[tuple[str, str, Any]] = [
 def test_a_question_is_refused_at_once_with_since_when(api: Api, path: str) -> None:
     answer = api.client(READ).get(PREFIX + path)
     assert (answer.status_code, answer.json()["detail"]) == (503, SINCE)
-    assert api.operations.asked == 0, "nobody is asked who does not answer"
+    assert api.operations.known.asked == 0, "nobody is asked who does not answer"
 
 
 @pytest.mark.parametrize(("method", "path", "body"), CHANGES)
 def test_a_change_is_not_begun(api: Api, method: str, path: str, body: Any) -> None:
     answer = api.client(OPERATE).request(method, PREFIX + path, json=body)
     assert (answer.status_code, answer.json()["detail"]) == (503, f"{SINCE}, and nothing was begun")
-    assert (api.operations.held.policies, api.controls.orders, api.rejected.orders) == ({}, [], [])
+    assert (api.operations.held.policies, api.operations.controls, api.operations.redrives) == ({}, [], [])
 
 
 def test_a_record_is_not_written(api: Api) -> None:
     answer = api.client(PRODUCE).post(f"{PREFIX}/topics/d/records", json={})
     assert (answer.status_code, answer.json()["detail"]) == (503, f"{SINCE}, and nothing was begun")
-    assert api.records.written == []
+    assert api.operations.written == []
 
 
 def test_whether_they_answer_can_be_asked_at_any_time(api: Api) -> None:
@@ -86,7 +86,7 @@ def test_who_asks_is_told_by_the_router_alone(api: Api) -> None:
 
 def test_a_question_that_waits_ends_as_soon_as_they_are_silent(tmp_path: Path) -> None:
     api, hangs = Api(tmp_path), Event()
-    api.inquiries.before = _until(hangs)
+    api.operations.before = _until(hangs)
     later = Timer(0.3, _silence(api))
     later.start()
     try:
@@ -118,6 +118,6 @@ def _silence(api: Api) -> Callable[[], None]:
 )
 def test_one_request_without_an_answer_is_not_yet_a_silence(tmp_path: Path, code: int, told: str) -> None:
     api = Api(tmp_path)
-    api.operations.fails = KafkaException(KafkaError(code))
+    api.operations.fail(KafkaException(KafkaError(code)))
     answer = api.client(READ).get(f"{PREFIX}/policies")
     assert (answer.status_code, answer.json()["detail"]) == (503, f"the brokers did not answer in time ({told})")

@@ -153,6 +153,9 @@ def test_schedules_are_asked_for_page_after_page(fake: Fake, token_file: Path) -
 
 def test_changes_are_sent_as_the_api_wants_them(fake: Fake, token_file: Path) -> None:
     fake.answers = {
+        f"PATCH /api/v1/policies/{scope}": (200, {"values": {}}) for scope in ("default", "topics/d", "targets/out")
+    }
+    fake.answers |= {
         "DELETE /api/v1/policies/targets/out": (204, None),
         "GET /api/v1/topics/d": (200, TOPIC.model_dump(mode="json")),
     }

@@ -1,14 +1,17 @@
-"""The actions of an operator, with the policies topic in memory."""
+"""The changes of policies by an operator, with the policies topic in memory; and the same operations over HTTP."""
 
-from typing import Any
+import inspect
+from collections.abc import Callable
+from typing import Any, get_type_hints
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from index.errors import ConfigError
 from sidecar.config.model import Config
-from sidecar.policies import operations as module
-from sidecar.policies.operations import Operations
+from sidecar.operations import desk
+from sidecar.operations.asking import api_client
+from sidecar.operations.asking.api_client import ApiClient
+from sidecar.operations.desk import Operations
 from sidecar.policies.origin import NOBODY, ChangeOrigin
 from sidecar.policies.policy import DEFAULT, Policy, Scope, plain_of, policy_of, target_scope, topic_scope
 from sidecar.policies.table import NO_POLICIES, with_policy
@@ -29,9 +32,10 @@ class InMemory:
     def __init__(self) -> None:
         self.table = NO_POLICIES
         self.origins: list[ChangeOrigin] = []
+        self.looks = 0
 
     def settle(self) -> None:
-        """Do nothing: it is always settled."""
+        self.looks += 1
 
     def write(self, _: Config, scope: Scope, policy: Policy | None, origin: ChangeOrigin) -> None:
         self.table = with_policy(self.table, scope, policy)
@@ -44,14 +48,15 @@ class InMemory:
 @pytest.fixture
 def policies(monkeypatch: pytest.MonkeyPatch) -> InMemory:
     made = InMemory()
-    monkeypatch.setattr(module, "write_policy", made.write)
-    monkeypatch.setattr(module, "topic_facts", lambda _, names: dict.fromkeys(names, "there"))
+    monkeypatch.setattr(desk, "write_policy", made.write)
+    monkeypatch.setattr(desk, "topic_facts", lambda _, names: dict.fromkeys(names, "there"))
     return made
 
 
 @pytest.fixture
 def operations(policies: InMemory) -> Operations:
-    return Operations(CONFIG, AdminClient({"bootstrap.servers": "127.0.0.1:1"}), policies, lambda: NOW_MS)
+    nobody: Any = None
+    return Operations(CONFIG, nobody, policies, nobody, now_ms=lambda: NOW_MS)
 
 
 def test_a_change_says_in_whose_name_it_is(operations: Operations, policies: InMemory) -> None:
@@ -59,15 +64,15 @@ def test_a_change_says_in_whose_name_it_is(operations: Operations, policies: InM
         ChangeOrigin("alice", "command", "host"),
         ChangeOrigin("token 0123 (operate)", "admin API", "10.0.0.1"),
     )
-    operations.by(alice).change(DEFAULT, {"max_delay": "1h"})
+    operations.by(alice).change_policy(DEFAULT, {"max_delay": "1h"})
     operations.by(token).switch(target_scope("out"), "paused", on=True)
-    operations.by(token).remove(DEFAULT)
-    operations.replace(DEFAULT, {"tick": "1ms"})
+    operations.by(token).remove_policy(DEFAULT)
+    operations.replace_policy(DEFAULT, {"tick": "1ms"})
     assert policies.origins == [alice, token, token, NOBODY]
 
 
 def test_a_target_is_paused_and_resumed_beside_what_else_is_set(operations: Operations, policies: InMemory) -> None:
-    operations.change(target_scope("billing.eu"), {"max_delay": "1h"})
+    operations.change_policy(target_scope("billing.eu"), {"max_delay": "1h"})
     operations.switch(target_scope("billing.eu"), "paused", on=True)
     operations.switch(target_scope("out"), "paused", on=True)
     assert policies.plain() == {
@@ -83,9 +88,9 @@ def test_a_target_is_paused_and_resumed_beside_what_else_is_set(operations: Oper
 def test_a_target_that_nothing_goes_to_is_a_slip_of_the_pen(operations: Operations, policies: InMemory) -> None:
     with pytest.raises(ConfigError, match="no delay topic of this router may deliver to bilings; see allowed_targets"):
         operations.switch(target_scope("bilings"), "paused", on=True)
-    operations.change(topic_scope("d"), {"allowed_targets": ["bilings"]})
+    operations.change_policy(topic_scope("d"), {"allowed_targets": ["bilings"]})
     operations.switch(target_scope("bilings"), "paused", on=True)
-    operations.change(topic_scope("d"), {"allowed_targets": []})
+    operations.change_policy(topic_scope("d"), {"allowed_targets": []})
     operations.switch(target_scope("bilings"), "paused", on=False)
     assert "target/bilings" not in policies.plain()
 
@@ -107,7 +112,7 @@ def test_a_pause_that_has_ended_is_forgotten_by_the_next_change(operations: Oper
     for scope in (DEFAULT, topic_scope("d")):
         policies.table = with_policy(policies.table, scope, policy_of(scope, said))
     assert operations.effective("d")["paused"].value is False
-    operations.change(topic_scope("d"), {"max_delay": "1h"})
+    operations.change_policy(topic_scope("d"), {"max_delay": "1h"})
     operations.switch(topic_scope("d"), "paused", on=False)
     assert policies.plain() == {"default": said, "topic/d": {"max_delay": "1h"}}, "nothing to be an exception of"
 
@@ -116,7 +121,7 @@ def test_a_delay_topic_becomes_an_exception_where_all_are_paused(operations: Ope
     operations.switch(topic_scope("d"), "paused", on=True)
     operations.switch(topic_scope("d"), "paused", on=False)
     assert policies.plain() == {}
-    operations.change(DEFAULT, {"paused": True})
+    operations.change_policy(DEFAULT, {"paused": True})
     operations.switch(topic_scope("d"), "paused", on=False)
     assert policies.plain() == {"default": {"paused": True}, "topic/d": {"paused": False}}
 
@@ -124,5 +129,52 @@ def test_a_delay_topic_becomes_an_exception_where_all_are_paused(operations: Ope
 def test_a_policy_that_readers_would_not_take_is_not_written(operations: Operations, policies: InMemory) -> None:
     patterns = [f"t{number:05}" for number in range(6_000)]
     with pytest.raises(ConfigError, match="longer than 65536 bytes"):
-        operations.replace(topic_scope("d"), {"allowed_targets": patterns})
+        operations.replace_policy(topic_scope("d"), {"allowed_targets": patterns})
     assert policies.plain() == {}
+
+
+def test_a_reader_sees_a_change_of_these_operations_at_once(
+    operations: Operations, policies: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "FRESH_FOR_S", 3_600)
+    for _ in range(20):
+        assert operations.policies() == ({}, {})
+    assert policies.looks == 1
+    operations.by(ChangeOrigin("alice")).change_policy(DEFAULT, {"tick": "1ms"})
+    assert operations.policies() == ({"default": {"tick": "1ms"}}, {})
+
+
+def _public(of: type) -> set[str]:
+    return {name for name in dir(of) if not name.startswith("_")}
+
+
+WITHOUT_HTTP = {
+    "by",
+    "for_command",
+    "start",
+    "table",
+    "cancel_or_move",
+    "rejected_codes",
+    "replace_policy",
+    "replace_schedules",
+    "write_record",
+}
+"""The operations that no command with ``--api`` uses."""
+
+
+def test_the_client_of_the_api_has_every_operation_that_commands_use() -> None:
+    assert _public(Operations) - _public(ApiClient) == WITHOUT_HTTP
+    assert _public(ApiClient) - _public(Operations) == {"is_in_the_clear"}
+
+
+@pytest.mark.parametrize("name", sorted(_public(Operations) - WITHOUT_HTTP))
+def test_an_operation_over_http_has_the_same_parameters_and_returns_the_same(name: str) -> None:
+    straight, over_http = getattr(Operations, name), getattr(ApiClient, name)
+    assert _parameters(straight) == _parameters(over_http)
+    # The client imports some types only for type checks, so that commands load fast.
+    names = {**vars(desk), **vars(api_client)}
+    assert get_type_hints(straight) == get_type_hints(over_http, names)
+
+
+def _parameters(method: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
+    return [(each.name, each.kind, each.default) for each in inspect.signature(method).parameters.values()]
