@@ -23,7 +23,6 @@ from sidecar.kernel._headers cimport (
     HeadersFunction,
     Library,
     examine,
-    release_headers,
 )
 
 # Revision of the arguments and results of this module; choice.py has the same number.
@@ -252,9 +251,6 @@ cdef class Reader:
         if not examine(&self.library, message, False, &found):
             return False
         taken.headers, taken.headers_size, taken.is_hidden = found.place, found.size, found.is_hidden
-        if found.place != NULL:
-            # librdkafka takes 72 bytes for each header, and a fetch may have hundreds of thousands.
-            release_headers(&self.library, message)
         return True
 
 

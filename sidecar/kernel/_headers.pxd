@@ -37,6 +37,8 @@ cdef enum:
     MOST_HEADERS = 10_000
     # Most headers whose names are looked up, at a cost that grows with the square of the number.
     MOST_LOOKED_UP = 500
+    # Headers of a usual record, at most.
+    FEW = 32
     # librdkafka reads no more headers of a message.
     MOST_READ = 100_000
     # Position in a message of the length of its encoded headers, 8 bytes before the pointer to them.
@@ -53,6 +55,13 @@ cdef struct Library:
     HeadersFreeFunction free
     # The memory of the process as a file; -1 where there is none.
     int memory
+
+
+cdef struct Shown:
+    const char *name
+    size_t name_size
+    const void *content
+    size_t size
 
 
 cdef struct Encoded:
@@ -205,21 +214,64 @@ cdef inline bint encode(const Library *library, const void *headers, size_t coun
     return True
 
 
-cdef inline bint examine(const Library *library, const void *message, bint only_odd, Encoded *found) noexcept nogil:
-    """Encode the headers of a message, or only those that are odd; return False without memory."""
-    cdef void *headers = NULL
+cdef inline bint look_at_few(
+    const Library *library, const void *message, const void *headers, size_t count, bint only_odd, Encoded *found
+) noexcept nogil:
+    """Encode at most ``FEW`` headers as ``look`` does, with one call for each header; this is the usual record."""
+    cdef Shown[FEW] shown
+    cdef Shown *each
+    cdef const void *content
+    cdef size_t size, place, before, same
+    cdef bint whole = True
+    cdef Written into
+    cdef uint64_t total = varint_size(count << 1)
+    for place in range(count):
+        each = &shown[place]
+        if library.at(headers, place, &each.name, &each.content, &each.size):
+            found.is_odd = found.is_hidden = True
+            return True
+        each.name_size = strlen(each.name)
+        found.is_odd |= not is_ascii(each.name)
+        same = 0
+        for before in range(place):
+            same += (
+                shown[before].name_size == each.name_size and memcmp(shown[before].name, each.name, each.name_size) == 0
+            )
+        whole &= library.named(headers, same, each.name, &content, &size) == 0
+        total += varint_size(each.name_size << 1) + each.name_size
+        total += varint_size(each.size << 1) + each.size if each.content != NULL else 1
+    found.is_odd |= not whole
+    if found.is_odd and take_raw(library, message, headers, found):
+        return True
+    found.is_hidden = not whole
+    if only_odd and not found.is_odd:
+        return True
+    into.place, into.size = <uint8_t *>malloc(total), 0
+    if into.place == NULL:
+        return False
+    put_varint(&into, count << 1)
+    for place in range(count):
+        each = &shown[place]
+        put_varint(&into, each.name_size << 1)
+        put_bytes(&into, each.name, <Py_ssize_t>each.name_size)
+        put_varint(&into, each.size << 1 if each.content != NULL else 1)
+        if each.content != NULL:
+            put_bytes(&into, each.content, <Py_ssize_t>each.size)
+    found.place, found.size = <char *>into.place, <int32_t>into.size
+    return True
+
+
+cdef inline bint look(
+    const Library *library, const void *message, const void *headers, bint only_odd, Encoded *found
+) noexcept nogil:
+    """Encode headers, or only odd ones; return False without memory."""
     cdef const char *name
     cdef const void *content
-    cdef size_t size, count, place
+    cdef size_t size, place
+    cdef size_t count = library.count(headers)
     cdef bint whole
-    cdef int code = library.headers(message, &headers)
-    found.place, found.size, found.is_odd, found.is_hidden = NULL, 0, False, False
-    if code == NO_HEADERS:
-        return True
-    if code or headers == NULL:
-        found.is_odd, found.is_hidden = True, not take_raw(library, message, NULL, found)
-        return True
-    count = library.count(headers)
+    if count <= FEW:
+        return look_at_few(library, message, headers, count, only_odd, found)
     whole = are_whole(library, headers, count)
     found.is_odd = not whole or count > MOST_HEADERS
     for place in range(count if count < <size_t>MOST_HEADERS else <size_t>MOST_HEADERS):
@@ -232,8 +284,22 @@ cdef inline bint examine(const Library *library, const void *message, bint only_
     return (only_odd and not found.is_odd) or encode(library, headers, count, found)
 
 
-cdef inline void release_headers(const Library *library, void *message) noexcept nogil:
-    """Free what reading the headers of a message has allocated in librdkafka."""
+cdef inline bint examine(const Library *library, const void *message, bint only_odd, Encoded *found) noexcept nogil:
+    """Encode the headers of a message, or only those that are odd; return False without memory.
+
+    Where all are encoded, the message loses what librdkafka has allocated for them: 72 bytes for each header, and a
+    fetch may have hundreds of thousands.
+    """
     cdef void *headers = NULL
-    if not library.detach(message, &headers) and headers != NULL:
+    cdef bint is_complete
+    cdef int code = library.headers(message, &headers) if only_odd else library.detach(message, &headers)
+    found.place, found.size, found.is_odd, found.is_hidden = NULL, 0, False, False
+    if code == NO_HEADERS:
+        return True
+    if code or headers == NULL:
+        found.is_odd, found.is_hidden = True, not take_raw(library, message, NULL, found)
+        return True
+    is_complete = look(library, message, headers, only_odd, found)
+    if not only_odd:
         library.free(headers)
+    return is_complete
