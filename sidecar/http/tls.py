@@ -18,8 +18,8 @@ LOOK_EVERY_S: Final = 1.0
 class Certificates:
     """The TLS context of the listener; each handshake begins with it and continues with the newest certificate.
 
-    The constructor raises ConfigError when the files cannot be used. A changed file of client authorities takes effect
-    only when the certificate or the key changes, too.
+    The constructor raises ConfigError when the files cannot be used. A change of any of the three files counts: the
+    certificate, its key, and the authorities of clients.
     """
 
     def __init__(self, admin: AdminConfig, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -59,7 +59,9 @@ class Certificates:
 
     def _files(self) -> bytes:
         digest = hashlib.sha256()
-        for key in ("tls_cert_file", "tls_key_file"):
+        for key in ("tls_cert_file", "tls_key_file", "tls_client_ca_file"):
+            if not getattr(self._admin, key):
+                continue
             try:
                 digest.update(hashlib.sha256(Path(getattr(self._admin, key)).read_bytes()).digest())
             except OSError as error:

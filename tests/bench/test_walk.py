@@ -20,7 +20,7 @@ def test_a_walk_without_the_calls_of_an_idle_second() -> None:
     walk = WALK.without({"sidecar/http/server.py:idle"})
     assert walk.calls.keys() == {"worker", "intake"}
     assert len(walk.functions) == 4
-    assert walk.rooms == {"index", "sidecar/engine/release", "sidecar/clock.py"}
+    assert walk.rooms == {"index", "sidecar/engine", "sidecar/clock.py"}
     assert walk.moves == 2
 
 

@@ -62,13 +62,14 @@ def _has_kept(proxy: Proxy, number: int) -> bool:
 def _abort(proxy: Proxy, stage: FaultStage, has_aborted: Callable[[], bool]) -> None:
     """Cause a refused batch. If the owner knows the target by now, cut it off: the next one does not know it."""
     (delay,) = stage.delays
-    for _ in range(10):
+    for attempt in range(1, 11):
         at = b"%d" % (now_ms() + 300)
         for number in range(200):
             stage.post(delay, ("deliver-at", at), value=b"%200d" % number)
         stage.flush()
         with suppress(AssertionError):
-            wait_until(has_aborted, "an abort", 3)
+            # Longer each time: on a busy machine a take-over alone may take more than the first wait.
+            wait_until(has_aborted, "an abort", 3 * attempt)
             return
         proxy.cut()
     raise AssertionError("no batch was refused")

@@ -312,6 +312,29 @@ def test_a_client_certificate_is_asked_for_besides_the_token(
         running.server.stop()
 
 
+def test_changed_client_authorities_hold_from_the_next_connection_on(
+    tmp_path: Path, certificates: dict[str, tuple[Path, Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls, "LOOK_EVERY_S", 0.0)
+    one, client, stranger = certificates["one"], certificates["client"], certificates["two"]
+    authorities = tmp_path / "authorities.pem"
+    authorities.write_bytes(client[0].read_bytes())
+    running = Running(tmp_path, tls_client_ca_file=str(authorities), **put(tmp_path, one))
+    try:
+        other = trusting(one)
+        other.load_cert_chain(*stranger)
+        with pytest.raises(httpx.HTTPError):
+            running.get(verify=other)
+        authorities.write_bytes(stranger[0].read_bytes())
+        assert running.get(verify=other).status_code == 200
+        known = trusting(one)
+        known.load_cert_chain(*client)
+        with pytest.raises(httpx.HTTPError):
+            running.get(verify=known)
+    finally:
+        running.server.stop()
+
+
 def test_what_it_does_not_start_with(tmp_path: Path, certificates: dict[str, tuple[Path, Path]]) -> None:
     one, two = certificates["one"], certificates["two"]
     for admin, told in (

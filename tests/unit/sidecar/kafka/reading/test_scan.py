@@ -213,12 +213,12 @@ def test_a_partition_that_was_left_is_paused_and_its_records_are_dropped() -> No
 
 
 READS_BY_ITSELF = {
-    "audit/read.py": "judges the router, and shares no code with it",
-    "demo/dev.py": "shows the arrivals of a group of its own",
-    "demo/kafka_side.py": "shows the arrivals of a group of its own",
-    "intake/offset_reader.py": "seeks from record to record, within a release",
-    "intake/tails.py": "the tail of a delay partition, whose fetches the kernel takes",
-    "kafka/scan.py": "the scan",
+    "dev/audit/read.py": "judges the router, and shares no code with it",
+    "dev/demo/dev.py": "shows the arrivals of a group of its own",
+    "dev/demo/kafka_side.py": "shows the arrivals of a group of its own",
+    "kafka/reading/offset_reader.py": "seeks from record to record, within a release",
+    "kafka/reading/tails.py": "the tail of a delay partition, whose fetches the kernel takes",
+    "kafka/reading/scan.py": "the scan",
 }
 
 
