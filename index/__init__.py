@@ -2,13 +2,15 @@
 
 Theory of operation
 -------------------
-A delay partition is a log. Reading it in offset order, :mod:`index.rules` decides each record from its headers, its
-timestamp and the configured rules: *accepted* with a due time and targets, or *rejected* with a reason. The decision
-never looks at a clock, because a partition that is taken over reads part of its log again and must decide the same.
+A delay partition is a log. Reading it in offset order, :mod:`index.rules.rules` decides each record from its headers,
+its timestamp and the configured rules: *accepted* with a due time and targets, or *rejected* with a reason. The
+decision never looks at a clock, because a partition that is taken over reads part of its log again and must decide the
+same.
 
-:mod:`index.partition` keeps the accepted records that have not been released, sorted by (due, offset), and says which
-leave next. Two numbers tell everything about the past: the *cursor* C (every record below it has been indexed) and the
-*watermark* W (every pending entry at or before it has been released). See :mod:`index.progress`.
+:mod:`index.partition.partition` keeps the accepted records that have not been released, sorted by (due, offset), and
+says which leave next. Two numbers tell everything about the past: the *cursor* C (every record below it has been
+indexed) and the *watermark* W (every pending entry at or before it has been released). See
+:mod:`index.pending.progress`.
 
 * offset below C and (due, offset) at or before W: done.
 * offset below C and (due, offset) after W: pending.
@@ -18,23 +20,23 @@ C and W are written in the same transaction as the records that leave, so they s
 record per completed message and nothing to deduplicate: an entry that is loaded again and lies at or before W is
 dropped.
 
-Pending entries do not all stay in memory. :mod:`index.pending_set` holds the newest entries and those due soon. The
-rest lies in immutable *buckets* (:mod:`index.bucket`, after PIP-195), sealed, cut into segments, and merged when they
-are many (:mod:`index.bucket_rules`). S, at most C, is the offset below which everything is in a bucket or done; W never
-passes an entry that is not in memory. An entry that is loaded twice is known by its offset, or lies at or before W, and
-is dropped.
+Pending entries do not all stay in memory. :mod:`index.partition.pending_set` holds the newest entries and those due
+soon. The rest lies in immutable *buckets* (:mod:`index.buckets.bucket`, after PIP-195), sealed, cut into segments, and
+merged when they are many (:mod:`index.buckets.bucket_rules`). S, at most C, is the offset below which everything is in
+a bucket or done; W never passes an entry that is not in memory. An entry that is loaded twice is known by its offset,
+or lies at or before W, and is dropped.
 
 A batch that cannot be read is rejected as one range. A replay accepts nothing of it, even if it is readable then:
-readability does not replay as a decision does (:mod:`index.skipped`).
+readability does not replay as a decision does (:mod:`index.pending.skipped`).
 
-A Spark job may also build a bucket, which the owner *adopts* (:mod:`index.adopting`). Until such a bucket has caught up
-with W it has a watermark of its own.
+A Spark job may also build a bucket, which the owner *adopts* (:mod:`index.partition.adopting`). Until such a bucket has
+caught up with W it has a watermark of its own.
 
 In short, with a payload that is a word: a record is decided, waits and leaves, and only two numbers remain of it.
 
->>> from index.partition import PartitionIndex
->>> from index.progress import start_of
->>> from index.rules import Rules
+>>> from index.partition.partition import PartitionIndex
+>>> from index.pending.progress import start_of
+>>> from index.rules.rules import Rules
 >>> rules = Rules(topic="orders.delay", default_target="orders")
 >>> schedule = rules.decide([("deliver-after", b"PT15M")], timestamp_ms=1_000_000)
 >>> schedule.due_ms, schedule.targets
@@ -52,6 +54,17 @@ In short, with a payload that is a word: a record is decided, waits and leaves, 
 (8, Position(due_ms=1900000, offset=7))
 >>> partition.committed.is_done(1_900_000, 7)
 True
+
+Rooms
+-----
+=============  ========================================================================================
+``protocol``   headers, and the decision about a record
+``rules``      turn a record into a schedule, a control or a rejection
+``pending``    entries in memory; cursor and watermark
+``named``      schedules with an id: controls, receipts, cancelled offsets
+``buckets``    sealed entries in segments; when to seal and merge
+``partition``  all of it for one delay partition
+=============  ========================================================================================
 
 Glossary
 --------

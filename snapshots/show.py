@@ -10,20 +10,20 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 from pyroaring import BitMap64
 
-from index.bucket import Manifest, SegmentRef
+from index.buckets.bucket import Manifest, SegmentRef
 from index.errors import FormatError
-from index.id_pages import ROW_BYTES, IdPageRef, place_in, rows_of
-from index.id_runs import HASH_BYTES
-from index.transit import InTransit, Lot
+from index.named.id_pages import ROW_BYTES, IdPageRef, place_in, rows_of
+from index.named.id_runs import HASH_BYTES
+from index.named.transit import InTransit, Lot
 from snapshots.envelope import VERSION, Kind, kind_of, unwrap
-from snapshots.id_pages import id_page_key, parse_page
-from snapshots.inventory import inventory_of
-from snapshots.manifest import manifest_key, parse_manifest, segment_key
-from snapshots.mask import parse_mask
 from snapshots.proto import state_pb2
-from snapshots.segment import StoredEntry, decode_segment, parse_segment
-from snapshots.staged import Intent, StagedBucket, intent_key, parse_intent, parse_staged, staged_key
-from snapshots.transit import parse_transit
+from snapshots.segments.id_pages import id_page_key, parse_page
+from snapshots.segments.manifest import manifest_key, parse_manifest, segment_key
+from snapshots.segments.segment import StoredEntry, decode_segment, parse_segment
+from snapshots.state.inventory import inventory_of
+from snapshots.state.mask import parse_mask
+from snapshots.state.staged import Intent, StagedBucket, intent_key, parse_intent, parse_staged, staged_key
+from snapshots.state.transit import parse_transit
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SHOWN_BYTES = 40

@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from index.errors import ConfigError
-from index.rules import Rules
-from snapshots.codec import PYTHON_CODEC, SegmentCodec
-from snapshots.rows import RowPacker
+from index.rules.rules import Rules
+from snapshots.segments.codec import PYTHON_CODEC, SegmentCodec
+from snapshots.segments.rows import RowPacker
 
 GROUP: Final = "kafka_delay_router.kernel"
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
-from index.bucket_rules import PlacementRule, SealRules
+from index.buckets.bucket_rules import PlacementRule, SealRules
 from index.errors import ConfigError
-from index.headers import PRESETS, Alias, HeaderRole, Unit
-from index.rules import Rules
-from index.targets import INTERNAL_PREFIX
+from index.protocol.headers import PRESETS, Alias, HeaderRole, Unit
+from index.rules.rules import Rules
+from index.rules.targets import INTERNAL_PREFIX
 
 ENV_FILE: Final = "DELAY_ROUTER_CONFIG"
 ENV_PREFIX: Final = "DELAY_ROUTER__"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from index.times import parse_instant_ms, parse_number
+from index.protocol.times import parse_instant_ms, parse_number
 from sidecar.config.sources import ENV_FILE
 
 # These are loaded together with a configuration: neither a list of commands nor a completion needs them.

@@ -8,8 +8,8 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from index.receipts import ControlOutcome
-from index.schedule import Decision, Rejection, due_ms_of, schedule_of
+from index.named.receipts import ControlOutcome
+from index.protocol.schedule import Decision, Rejection, due_ms_of, schedule_of
 from sidecar import clock
 from sidecar.cli.options import FAILED, Instant, config_option, headers_given, json_option, load
 from sidecar.cli.output import print_json, shown_time

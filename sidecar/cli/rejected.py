@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from index.times import parse_number
+from index.protocol.times import parse_number
 from sidecar.cli.options import Instant, headers_given, json_option
 from sidecar.cli.output import print_entries, print_json, print_sentence, shown_time
 from sidecar.cli.side import SideOptions, side_options, topic_argument

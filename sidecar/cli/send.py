@@ -13,14 +13,14 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
-from index.control_headers import IF_DUE, REPLACE
 from index.errors import ConfigError, DelayRouterError
-from index.headers import Headers
-from index.record import Record
-from index.recurring import Recurrence, recurrence_of
-from index.rules import Rules
-from index.schedule import Control, Decision, Rejection, Schedule, due_ms_of, schedule_of
-from index.targets import INTERNAL_PREFIX, SCHEME, STATE_ENDING
+from index.protocol.control_headers import IF_DUE, REPLACE
+from index.protocol.headers import Headers
+from index.protocol.record import Record
+from index.protocol.recurring import Recurrence, recurrence_of
+from index.protocol.schedule import Control, Decision, Rejection, Schedule, due_ms_of, schedule_of
+from index.rules.rules import Rules
+from index.rules.targets import INTERNAL_PREFIX, SCHEME, STATE_ENDING
 from sidecar import clock
 from sidecar.config.model import Config
 from sidecar.config.problems import did_you_mean

@@ -5,8 +5,8 @@ from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
-from index.bucket_rules import SealRules
-from index.headers import PRESETS, Alias, HeaderRole, Unit
+from index.buckets.bucket_rules import SealRules
+from index.protocol.headers import PRESETS, Alias, HeaderRole, Unit
 from sidecar.config.units import Count, DurationMs, SizeBytes, format_duration
 from sidecar.config.value_types import OptionalTopicName, TargetPattern, TopicName
 
@@ -56,7 +56,7 @@ class AliasConfig(Section):
         return self
 
     def expanded(self) -> tuple[Alias, ...]:
-        """Return the headers that the alias stands for, in the terms of ``index.headers``."""
+        """Return the headers that the alias stands for, in the terms of ``index.protocol.headers``."""
         return PRESETS[self.preset] if self.preset else (Alias(self.name, HeaderRole(self.role), Unit(self.unit)),)
 
 

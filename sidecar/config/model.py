@@ -18,8 +18,8 @@ from pydantic import (
 )
 
 from index.errors import ConfigError
-from index.rules import Rules, TargetRule
-from index.targets import INTERNAL_PREFIX, of_scheme
+from index.rules.rules import Rules, TargetRule
+from index.rules.targets import INTERNAL_PREFIX, of_scheme
 from sidecar.config import librdkafka_keys
 from sidecar.config.delay_topic import DelayTopicConfig, Section
 from sidecar.config.listeners import AdminConfig, Listener

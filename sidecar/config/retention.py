@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from index.bucket_rules import PlacementRule
+from index.buckets.bucket_rules import PlacementRule
 from sidecar.config.delay_topic import DelayTopicConfig
 
 FOREVER_MS: Final = -1

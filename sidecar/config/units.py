@@ -17,7 +17,7 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field
 
-from index.times import parse_instant_ms
+from index.protocol.times import parse_instant_ms
 
 _DURATION_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZE_UNITS_BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from index.targets import INTERNAL_PREFIX, illegal_pattern, illegal_topic
+from index.rules.targets import INTERNAL_PREFIX, illegal_pattern, illegal_topic
 from sidecar.config.problems import SHOWN_CHARACTERS
 
 MAX_PORT: Final = 65_535

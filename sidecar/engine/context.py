@@ -7,7 +7,7 @@ from typing import Final, Protocol
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from index.pending import Entry
+from index.pending.pending import Entry
 from sidecar.clock import Clock
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.limits import LIMITS, Limits

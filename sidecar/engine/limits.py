@@ -7,7 +7,7 @@ limits that an operator may set are in the configuration instead (:mod:`sidecar.
 from dataclasses import dataclass
 from typing import Final
 
-from index.id_pages import LEAST_ROWS, MAX_PAGES
+from index.named.id_pages import LEAST_ROWS, MAX_PAGES
 
 
 @dataclass(frozen=True, slots=True)

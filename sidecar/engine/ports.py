@@ -4,8 +4,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from index.record import Record
-from index.schedule import Reason, Rejection
+from index.protocol.record import Record
+from index.protocol.schedule import Reason, Rejection
 
 T = TypeVar("T")
 

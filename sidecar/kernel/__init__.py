@@ -25,7 +25,7 @@ Decisions, with the rejected alternatives
 * *The partition's own queue*, taken before it has any message; Python goes on serving the main queue. Rejected: serving
   the main queue natively, where confluent-kafka's callbacks end the process; and the messages of confluent-kafka, which
   have a dozen objects each.
-* *The codec is here*, and is passed as a :class:`snapshots.codec.SegmentCodec` where partitions are put together.
+* *The codec is here*, and is passed as a :class:`snapshots.segments.codec.SegmentCodec` where partitions are put together.
   Rejected: compiled modules in ``snapshots``, which would have to determine by itself whether they are compiled and
   switched on.
 """

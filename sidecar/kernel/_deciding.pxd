@@ -6,7 +6,7 @@ from libc.stdint cimport int16_t, int64_t
 from sidecar.kernel._notations cimport Bytes
 
 cdef enum:
-    # Most headers of a record, as in snapshots.rows. Python decides a record with more.
+    # Most headers of a record, as in snapshots.segments.rows. Python decides a record with more.
     MAX_HEADERS = 100
     # Most names remembered at once, and the slots of their hash table, a power of two.
     MAX_NAMES = 512

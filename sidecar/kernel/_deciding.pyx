@@ -40,7 +40,7 @@ cdef enum:
     MAX_SHAPES = 4096
     MAX_ID_BYTES = 256
     MAX_PARTITION = 0x7FFFFFFF
-    # As in index.schedule.
+    # As in index.protocol.schedule.
     AT_ONCE = 0
     BY_KEY = -1
     NO_EXPIRY = -1
@@ -61,7 +61,7 @@ cdef enum:
     INLINE_VALUES = 0x32
     INLINE_HEADER_VALUES = 0x52
 
-# As in index.readers: a number below the first limit, or between the other two, can only be milliseconds.
+# As in index.protocol.readers: a number below the first limit, or between the other two, can only be milliseconds.
 cdef int64_t FIRST_SECONDS = 1_000_000_000
 cdef int64_t FIRST_MILLIS = 100_000_000_000
 cdef int64_t FIRST_MICROS = 100_000_000_000_000

@@ -33,7 +33,7 @@ ctypedef void (*HeadersFreeFunction)(void *headers) noexcept nogil
 
 cdef enum:
     NO_HEADERS = -156
-    # As in index.unreadable: Python looks at no more headers.
+    # As in index.rules.unreadable: Python looks at no more headers.
     MOST_HEADERS = 10_000
     # Most headers whose names are looked up, at a cost that grows with the square of the number.
     MOST_LOOKED_UP = 500

@@ -1,5 +1,5 @@
 # cython: language_level=3, cdivision=True
-"""Parses the notations of times that the kernel reads: the compiled half of ``index.times``, for ``_deciding.pyx``.
+"""Parses the notations of times that the kernel reads: the compiled half of ``index.protocol.times``, for ``_deciding.pyx``.
 
 Each function says whether a text is of its notation, and if so returns its value. Python parses all other texts, and
 reports their errors.
@@ -54,7 +54,7 @@ cdef inline int64_t days_to(int64_t year, int64_t month, int64_t day) noexcept n
 
 
 cdef inline bint instant_of(Bytes *raw, int64_t *instant_ms) noexcept nogil:
-    """Parse RFC 3339 as ``index.times`` does, except for dates before 1970 and leap seconds."""
+    """Parse RFC 3339 as ``index.protocol.times`` does, except for dates before 1970 and leap seconds."""
     cdef const char *text = raw.place
     cdef Py_ssize_t at = 19, decimals = 0
     cdef int64_t year, month, day, hour, minute, second, hours, minutes, days, fraction = 0, number
@@ -120,7 +120,7 @@ cdef inline int64_t iso_unit_of(char unit, bint of_time) noexcept nogil:
 
 
 cdef inline bint duration_of(Bytes *raw, int64_t *duration_ms) noexcept nogil:
-    """Parse a number with its unit, or one amount of ISO 8601, as ``index.times`` does."""
+    """Parse a number with its unit, or one amount of ISO 8601, as ``index.protocol.times`` does."""
     cdef const char *text = raw.place
     cdef Py_ssize_t size = 0
     cdef int64_t amount, unit_ms

@@ -51,7 +51,7 @@ cdef enum:
     MAX_AT_ONCE = 4096
     # Headers that release adds to a record.
     OWN_HEADERS = 4
-    # As in index.schedule.
+    # As in index.protocol.schedule.
     AT_ONCE = 0
     BY_KEY = -1
     MAX_PARTITION = 0x7FFFFFFF

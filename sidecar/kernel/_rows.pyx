@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=False
-"""Joins rows into an inline segment: the compiled half of ``snapshots.rows``.
+"""Joins rows into an inline segment: the compiled half of ``snapshots.segments.rows``.
 
 Numbers are read in place, in arrays of 64 bits (sizes: 32), and the rows are copied as a whole. For rows out of order,
 and for other types, the functions return None; Python then joins the rows or reports the error.
@@ -15,7 +15,7 @@ from sidecar.kernel._written cimport Written, are_distinct, places_for, put_byte
 REVISION = 10
 
 cdef enum:
-    # As in snapshots.segment.
+    # As in snapshots.segments.segment.
     MAX_ENTRIES = 65536
     MAX_VARINT = 10
     COLUMNS = 4

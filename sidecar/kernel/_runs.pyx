@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=False
-"""Puts columns of records in release order: the compiled half of ``snapshots.row_columns``.
+"""Puts columns of records in release order: the compiled half of ``snapshots.segments.row_columns``.
 
 The columns hold runs in release order, one after another. The runs are merged, two at a time, until there is one. The
 merge moves only numbers; each row is copied once, to its final place, without the lock of the interpreter.

@@ -1,8 +1,8 @@
 # _segments.pyx documents each function.
 from typing import TypeAlias
 
-from index.record import Record
-from snapshots.rows import RowPacker
+from index.protocol.record import Record
+from snapshots.segments.rows import RowPacker
 
 REVISION: int
 

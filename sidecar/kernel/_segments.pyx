@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=False
-"""Decodes inline segments, or splits them into rows: the compiled half of ``snapshots.segment`` and ``snapshots.rows``.
+"""Decodes inline segments, or splits them into rows: the compiled half of ``snapshots.segments.segment`` and ``snapshots.segments.rows``.
 
 It makes two passes. The first does not hold the lock of the interpreter: it walks the bytes of the message, notes the
 numbers of each column and the places of contents, and makes all checks that need no object. The second makes the
@@ -27,11 +27,11 @@ cdef extern from "Python.h":
 REVISION = 10
 
 cdef enum:
-    # As in snapshots.segment.
+    # As in snapshots.segments.segment.
     MAX_ENTRIES = 65536
     RECORD_FIELDS = 4
     MAX_VARINT = 10
-    # As in snapshots.rows; a count or an index in a row takes one byte.
+    # As in snapshots.segments.rows; a count or an index in a row takes one byte.
     MAX_NAMES = 100
     MAX_HEADERS = 100
     # No Kafka record is longer, so the size of a row fits into 32 bits.
@@ -236,7 +236,7 @@ cdef bint _take_segment(Cursor cursor, Segment *segment) noexcept nogil:
 
 
 cdef bint _is_whole(Column *column, uint64_t count) noexcept nogil:
-    """Say whether a column has ``count`` values, as ``_joined`` of snapshots.segment determines it."""
+    """Say whether a column has ``count`` values, as ``_joined`` of snapshots.segments.segment determines it."""
     cdef uint64_t named = 0, present = 0, run
     cdef Py_ssize_t place
     if column.runs.count == 0:
@@ -534,7 +534,7 @@ cdef Py_ssize_t _measure(Segment *segment, const Cursor *keys, int32_t *sizes) n
 
 
 cdef void _put_rows(Segment *segment, const Cursor *keys, const uint8_t *index_of, Written *into) noexcept nogil:
-    """Write the rows, as ``RowPacker`` of snapshots.rows makes them."""
+    """Write the rows, as ``RowPacker`` of snapshots.segments.rows makes them."""
     cdef Py_ssize_t place, header = 0, number, count
     for place in range(<Py_ssize_t>segment.count):
         count = <Py_ssize_t>segment.header_counts.items[place]

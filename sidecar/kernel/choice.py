@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Final, Self
 
 from confluent_kafka import Producer
 
-from index.headers import StrippedNames
-from index.names import hash_of
-from index.record import Record
-from index.rules import Rules
-from index.schedule import KEEP_KEY, Schedule
+from index.named.names import hash_of
+from index.protocol.headers import StrippedNames
+from index.protocol.record import Record
+from index.protocol.schedule import KEEP_KEY, Schedule
+from index.rules.rules import Rules
 from sidecar.kernel import librdkafka
 from sidecar.kernel.common_form import CommonForm
 from sidecar.kernel.compiled import not_compiled
-from snapshots.codec import PYTHON_CODEC, SegmentCodec
-from snapshots.rows import RowPacker
+from snapshots.segments.codec import PYTHON_CODEC, SegmentCodec
+from snapshots.segments.rows import RowPacker
 
 if TYPE_CHECKING:
     from sidecar.kernel import _deciding, _fetching, _release

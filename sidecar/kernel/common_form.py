@@ -7,10 +7,10 @@ record, once for each.
 from dataclasses import fields
 from typing import Final, Self
 
-from index.headers import HeaderRole, Unit
-from index.rules import RULES_VERSION, Rules
-from index.schedule import Schedule
-from index.targets import TargetRules
+from index.protocol.headers import HeaderRole, Unit
+from index.protocol.schedule import Schedule
+from index.rules.rules import RULES_VERSION, Rules
+from index.rules.targets import TargetRules
 
 _NOTHING: Final = 0
 _ROLES: Final = {
@@ -54,7 +54,7 @@ _SOME_TIME: Final = ("deliver-after", b"1")
 """A header with a time that is within any limit for a record with timestamp 0."""
 
 _NO_TEXT: Final = ("\0", "\N{REPLACEMENT CHARACTER}")
-"""Characters in a name that the client may have altered (:mod:`index.unreadable`)."""
+"""Characters in a name that the client may have altered (:mod:`index.rules.unreadable`)."""
 
 
 class CommonForm:

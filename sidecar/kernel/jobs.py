@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from index.rules import Rules
+from index.rules.rules import Rules
 from sidecar.kernel.common_form import CommonForm
 from sidecar.kernel.compiled import not_compiled
-from snapshots.codec import SegmentCodec
-from snapshots.rows import RowPacker
+from snapshots.segments.codec import SegmentCodec
+from snapshots.segments.rows import RowPacker
 
 if TYPE_CHECKING:
     from sidecar.kernel import _columns

@@ -1,7 +1,7 @@
 """The way to librdkafka beside confluent-kafka: its public C interface, which is stable within a major version.
 
 confluent-kafka makes every client, and keeps configuration, security, tokens, callbacks and transactions. It gives no
-handle of its clients, and it hands some headers over altered (:mod:`index.unreadable`). Both come by a plugin, which
+handle of its clients, and it hands some headers over altered (:mod:`index.rules.unreadable`). Both come by a plugin, which
 librdkafka loads by its setting ``plugin.library.paths``: the compiled module ``_fetching``. So the clients below have
 a ``watch`` where the kernel can run, and None otherwise.
 

@@ -7,13 +7,13 @@ from array import array
 from collections.abc import Sequence
 from typing import Final
 
-from index.record import Record
+from index.protocol.record import Record
 from sidecar.kernel import _rows, _runs, _segments
-from snapshots.codec import PYTHON_CODEC, SegmentCodec
 from snapshots.envelope import Kind, unwrap, wrap
-from snapshots.row_columns import RowColumns
-from snapshots.rows import RowPacker, SegmentRows, rows_of
-from snapshots.segment import Columns
+from snapshots.segments.codec import PYTHON_CODEC, SegmentCodec
+from snapshots.segments.row_columns import RowColumns
+from snapshots.segments.rows import RowPacker, SegmentRows, rows_of
+from snapshots.segments.segment import Columns
 
 
 def _decode_columns(value: bytes) -> Columns:

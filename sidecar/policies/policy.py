@@ -27,7 +27,7 @@ from typing import Any, Final, Literal, NamedTuple
 from pydantic import Field, StrictBool, ValidationError
 
 from index.errors import ConfigError, FormatError
-from index.targets import illegal_topic
+from index.rules.targets import illegal_topic
 from sidecar.config.delay_topic import DAY_MS, Section
 from sidecar.config.problems import lines_of
 from sidecar.config.units import Count, DurationMs, InstantMs, SizeBytes, format_duration, format_instant, format_size

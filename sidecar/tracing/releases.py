@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from index.headers import Headers
-from index.pending import Entry
-from index.schedule import AT_ONCE
+from index.pending.pending import Entry
+from index.protocol.headers import Headers
+from index.protocol.schedule import AT_ONCE
 from sidecar.engine.payload.records import Scheduled
 from sidecar.logs.events import Trouble
 

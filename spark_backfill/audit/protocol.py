@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-from index.headers import DELAY_SPREAD, NATIVE, PROVENANCE, Alias, HeaderRole, Unit
+from index.protocol.headers import DELAY_SPREAD, NATIVE, PROVENANCE, Alias, HeaderRole, Unit
 
 AT_ONCE: Final = 0
 """Due time of a record that names none."""

@@ -23,9 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from index.headers import Headers
-from index.rules import Rules
-from index.schedule import Rejection, schedule_of
+from index.protocol.headers import Headers
+from index.protocol.schedule import Rejection, schedule_of
+from index.rules.rules import Rules
 from spark_backfill.buckets.decisions import header_pairs, milliseconds
 from spark_backfill.source import OffsetRange
 

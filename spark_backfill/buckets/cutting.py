@@ -1,8 +1,8 @@
 """Cuts the sorted rows of a task into segments and encodes them, as the owner of the partition does when it seals.
 
 It works by columns: the rows of a segment lie behind each other in a column of bytes, and the segment is joined from
-them. The ends of segments and the placement of payloads follow the rules of :mod:`index.bucket_rules`, for whole
-columns; tests compare the two.
+them. The ends of segments and the placement of payloads follow the rules of :mod:`index.buckets.bucket_rules`, for
+whole columns; tests compare the two.
 """
 
 from array import array
@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from index.bucket import Placement
-from index.bucket_rules import MANY, NEARLY_EMPTY, POINTER_BELOW_US, SCAN_US, SEEK_US, SealRules
-from index.id_pages import row
-from snapshots.codec import SegmentCodec
-from snapshots.id_pages import EncodedPage, encode_pages
-from snapshots.writing import Encoded, SegmentWriter, joined
+from index.buckets.bucket import Placement
+from index.buckets.bucket_rules import MANY, NEARLY_EMPTY, POINTER_BELOW_US, SCAN_US, SEEK_US, SealRules
+from index.named.id_pages import row
+from snapshots.segments.codec import SegmentCodec
+from snapshots.segments.id_pages import EncodedPage, encode_pages
+from snapshots.segments.writing import Encoded, SegmentWriter, joined
 from spark_backfill.buckets.deciding import of_ids
 from spark_backfill.buckets.decisions import objects
 from spark_backfill.buckets.packing import common_names, records
@@ -91,7 +91,7 @@ class Cutter:
 
     def _encoded(self, writer: SegmentWriter, rows: pa.RecordBatch) -> Sequence[Encoded]:
         placement = placement_of(rows.column("offset").to_numpy(), self._rules)
-        # A record that does not fit is alone in its segment, see index.bucket_rules.cut.
+        # A record that does not fit is alone in its segment, see index.buckets.bucket_rules.cut.
         too_big = rows.column("size_bytes")[0].as_py() > self._rules.segment_bytes
         dues_ms, offsets = (_numbers(rows.column(name)) for name in ("due_ms", "offset"))
         if too_big or placement is Placement.POINTER:
@@ -104,7 +104,7 @@ class Cutter:
 
 
 def cut(chunks: Iterable[pa.RecordBatch], rules: SealRules) -> Iterator[pa.RecordBatch]:
-    """Cut decided rows, given in release order, into segments, as ``index.bucket_rules.cut`` does."""
+    """Cut decided rows, given in release order, into segments, as ``index.buckets.bucket_rules.cut`` does."""
     held: list[pa.RecordBatch] = []
     count, enough = 0, MANY * rules.segment_entries
     for chunk in chunks:
@@ -127,7 +127,7 @@ def cut(chunks: Iterable[pa.RecordBatch], rules: SealRules) -> Iterator[pa.Recor
 
 
 def placement_of(offsets: Any, rules: SealRules) -> Placement:
-    """Return the payload placement for records of these offsets, by the rule of ``index.bucket_rules.placement_of``."""
+    """Return the payload placement for records of these offsets, by ``index.buckets.bucket_rules.placement_of``."""
     if rules.placement != "auto":
         return Placement[rules.placement.upper()]
     scanned = float(np.minimum(np.diff(np.sort(offsets)), SEEK_US / SCAN_US).sum())

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from index.names import hash_of
-from index.rules import Rules
-from snapshots.writing import COLUMN_BYTES, HEADER_BYTES
+from index.named.names import hash_of
+from index.rules.rules import Rules
+from snapshots.segments.writing import COLUMN_BYTES, HEADER_BYTES
 from spark_backfill.buckets.collector import no_collector
 from spark_backfill.buckets.decisions import ControlFoundError, Decisions, decisions, header_ends, milliseconds
 from spark_backfill.buckets.plan import Slots
@@ -33,11 +33,11 @@ DECIDED_SCHEMA: Final = (
 
 A row without ``record`` is absent.
 
-``size_bytes`` is the size of the record in an inline segment, as ``snapshots.writing.record_size`` computes it; for
-``names`` and ``record`` see :mod:`spark_backfill.buckets.packing`.
+``size_bytes`` is the size of the record in an inline segment, as ``snapshots.segments.writing.record_size`` computes
+it; for ``names`` and ``record`` see :mod:`spark_backfill.buckets.packing`.
 
-A record with an id has a second row, for the pages of ids (:mod:`index.id_pages`): its ``record`` is the hash of the
-id, its ``bucket`` is ``of_ids`` of the bucket's number, and its slot depends on the hash. So the tasks that sort
+A record with an id has a second row, for the pages of ids (:mod:`index.named.id_pages`): its ``record`` is the hash of
+the id, its ``bucket`` is ``of_ids`` of the bucket's number, and its slot depends on the hash. So the tasks that sort
 records also sort ids, each a part of them.
 """
 

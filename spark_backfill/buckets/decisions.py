@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from index.headers import Headers
-from index.rules import Rules
-from index.schedule import AT_ONCE, Control, Rejection, due_ms_of
-from index.unreadable import are_plain
-from snapshots.rows import RowPacker
+from index.protocol.headers import Headers
+from index.protocol.schedule import AT_ONCE, Control, Rejection, due_ms_of
+from index.rules.rules import Rules
+from index.rules.unreadable import are_plain
+from snapshots.segments.rows import RowPacker
 from spark_backfill.buckets.packing import names_of, pack, rows_of
 from spark_backfill.kernel import Decider, Native, TaskKernel
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from index.bucket_rules import SealRules
+from index.buckets.bucket_rules import SealRules
 from index.errors import ConfigError
-from index.rules import Rules
+from index.rules.rules import Rules
 from spark_backfill.buckets.plan import Slots
 
 _FILES: Final = {

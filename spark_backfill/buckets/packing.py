@@ -1,8 +1,9 @@
 """Records between deciding and writing: rows of a segment where possible, else plain bytes.
 
-A segment is joined from rows without a look at them (:mod:`snapshots.rows`). So the task that decides a record takes it
-to pieces once, and the task that writes it does not look inside again. Rows go together if their tables of header names
-begin alike. A record that a row cannot hold, such as one with a null value, turns its segment into one of records.
+A segment is joined from rows without a look at them (:mod:`snapshots.segments.rows`). So the task that decides a record
+takes it to pieces once, and the task that writes it does not look inside again. Rows go together if their tables of
+header names begin alike. A record that a row cannot hold, such as one with a null value, turns its segment into one of
+records.
 """
 
 import json
@@ -12,9 +13,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TypeAlias
 
-from index.headers import Headers
-from index.record import Record
-from snapshots.rows import RowPacker, unpack_rows
+from index.protocol.headers import Headers
+from index.protocol.record import Record
+from snapshots.segments.rows import RowPacker, unpack_rows
 
 Packed: TypeAlias = tuple[int, str | None, bytes | None]
 """``timestamp_ms``, ``names`` and ``record`` of a decided row.

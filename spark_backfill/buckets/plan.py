@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from index.bucket_rules import NEARLY_EMPTY, SealRules
-from index.progress import Position
-from index.schedule import AT_ONCE
+from index.buckets.bucket_rules import NEARLY_EMPTY, SealRules
+from index.pending.progress import Position
+from index.protocol.schedule import AT_ONCE
 from spark_backfill.source import OffsetRange
 
 

@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from index.progress import Position
-from index.record import Record
-from index.rules import Rules
-from index.schedule import Rejection, due_ms_of
-from snapshots.manifest import MAX_SEGMENTS
-from snapshots.writing import record_size
+from index.pending.progress import Position
+from index.protocol.record import Record
+from index.protocol.schedule import Rejection, due_ms_of
+from index.rules.rules import Rules
+from snapshots.segments.manifest import MAX_SEGMENTS
+from snapshots.segments.writing import record_size
 from spark_backfill import cluster
 from spark_backfill.buckets.plan import BucketRange, slot_count
 

@@ -17,13 +17,13 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from index.bucket import SegmentRef
-from index.due_marks import thinned
-from index.id_pages import IdPageRef
-from snapshots.id_pages import EncodedPage
-from snapshots.manifest import MAX_SEGMENTS
-from snapshots.staged import staged_page_key, staged_segment_key
-from snapshots.writing import Encoded
+from index.buckets.bucket import SegmentRef
+from index.buckets.due_marks import thinned
+from index.named.id_pages import IdPageRef
+from snapshots.segments.id_pages import EncodedPage
+from snapshots.segments.manifest import MAX_SEGMENTS
+from snapshots.segments.writing import Encoded
+from snapshots.state.staged import staged_page_key, staged_segment_key
 from spark_backfill.buckets.collector import no_collector
 from spark_backfill.buckets.cutting import Cutter
 from spark_backfill.buckets.job import Job

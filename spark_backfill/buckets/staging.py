@@ -14,11 +14,11 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from index.bucket import Manifest, SegmentRef
+from index.buckets.bucket import Manifest, SegmentRef
 from index.errors import FormatError
-from index.id_pages import MAX_PAGES, IdPageRef
-from snapshots.manifest import MAX_SEGMENTS
-from snapshots.staged import (
+from index.named.id_pages import MAX_PAGES, IdPageRef
+from snapshots.segments.manifest import MAX_SEGMENTS
+from snapshots.state.staged import (
     INTENT_PREFIX,
     STAGED_PREFIX,
     Intent,

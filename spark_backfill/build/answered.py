@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from index.rules import Rules
+from index.rules.rules import Rules
 from spark_backfill.buckets.controls import controls_of
 from spark_backfill.build.released import about
 from spark_backfill.cluster import LogRange

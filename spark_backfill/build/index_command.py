@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from index.errors import ConfigError, FormatError
-from snapshots.staged import intent_key
+from snapshots.state.staged import intent_key
 from spark_backfill import session, settings
 from spark_backfill.build.scope import Asked
 from spark_backfill.cli_common import Command, conf_option, config_option, kafka_option, say

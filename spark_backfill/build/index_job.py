@@ -22,9 +22,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from index.bucket_rules import SealRules
-from index.rules import Rules
-from snapshots.writing import record_size
+from index.buckets.bucket_rules import SealRules
+from index.rules.rules import Rules
+from snapshots.segments.writing import record_size
 from spark_backfill import cluster, kernel
 from spark_backfill.buckets import controls
 from spark_backfill.buckets.deciding import DecideTask

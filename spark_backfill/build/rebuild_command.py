@@ -3,7 +3,7 @@
 import click
 
 from index.errors import ConfigError
-from index.times import parse_instant_ms, parse_number
+from index.protocol.times import parse_instant_ms, parse_number
 from spark_backfill.build.index_command import IndexOptions, job_options
 from spark_backfill.build.scope import Asked
 from spark_backfill.cli_common import say

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from index.headers import SERIES
+from index.protocol.headers import SERIES
 from spark_backfill import cluster
 from spark_backfill.build import answered, released, scope
 from spark_backfill.build.index_job import IndexOutcome, Options, prepare, run

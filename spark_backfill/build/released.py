@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from index.headers import PRESETS, PROVENANCE, Alias, HeaderRole
+from index.protocol.headers import PRESETS, PROVENANCE, Alias, HeaderRole
 from spark_backfill import cluster
 from spark_backfill.cluster import LogRange
 from spark_backfill.errors import JobError

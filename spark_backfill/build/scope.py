@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from index.bucket_rules import PlacementRule
+from index.buckets.bucket_rules import PlacementRule
 from index.errors import FormatError, StateLostError
-from snapshots.series_key import COPY_KEY
-from snapshots.state import PROGRESS_KEY, StoredState, fold_state, series_key_of
+from snapshots.state.series_key import COPY_KEY
+from snapshots.state.state import PROGRESS_KEY, StoredState, fold_state, series_key_of
 from spark_backfill import cluster
 from spark_backfill.cluster import LogRange, Topic
 from spark_backfill.errors import JobError

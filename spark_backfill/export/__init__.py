@@ -11,6 +11,6 @@ Stored state decides which records are pending, as of one moment (:mod:`spark_ba
     delay topic, read by the connector ─► below S ──────── join ──► decide
                                        ─► from S to its end ──────► decide ─────────────────► indexed, not_indexed
 
-:mod:`snapshots.pending` decides, by the rules that the state has for each offset. Start at
+:mod:`snapshots.state.pending` decides, by the rules that the state has for each offset. Start at
 :mod:`spark_backfill.export.job`.
 """

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from snapshots.pending import StoredPending
+from snapshots.state.pending import StoredPending
 from spark_backfill import kernel
 from spark_backfill.buckets.job import portable
 from spark_backfill.export.moment import Moment

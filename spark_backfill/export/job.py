@@ -24,10 +24,10 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from index.errors import FormatError
-from index.progress import start_of
-from index.rule_history import RuleHistory
-from snapshots.pending import StoredPending
-from snapshots.state import StoredState, fold_state
+from index.pending.progress import start_of
+from index.rules.rule_history import RuleHistory
+from snapshots.state.pending import StoredPending
+from snapshots.state.state import StoredState, fold_state
 from spark_backfill import cluster
 from spark_backfill.buckets.job import producing
 from spark_backfill.buckets.staging import Intents

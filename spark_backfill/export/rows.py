@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from index.record import Record
-from index.unreadable import are_plain
-from snapshots.pending import StoredPending
+from index.protocol.record import Record
+from index.rules.unreadable import are_plain
+from snapshots.state.pending import StoredPending
 from spark_backfill.buckets.collector import no_collector
 from spark_backfill.buckets.decisions import header_pairs, objects
 

@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from index.bucket import Placement
-from index.progress import Position
-from index.record import Record
-from snapshots.pending import StoredPending
-from snapshots.segment import StoredEntry
+from index.buckets.bucket import Placement
+from index.pending.progress import Position
+from index.protocol.record import Record
+from snapshots.segments.segment import StoredEntry
+from snapshots.state.pending import StoredPending
 from spark_backfill import cluster, kernel
 from spark_backfill.buckets.collector import no_collector
 from spark_backfill.errors import GoneError

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from index.headers import Headers
-from index.partitioner import partition_of_key
-from index.rules import Rules
-from index.schedule import Reason, Rejection, schedule_of
+from index.protocol.headers import Headers
+from index.protocol.partitioner import partition_of_key
+from index.protocol.schedule import Reason, Rejection, schedule_of
+from index.rules.rules import Rules
 
 MALFORMED: Final = "MALFORMED_ROW"
 """Reason of a row that is no record at all: unreadable in its file, without a due time, or with unreadable headers."""

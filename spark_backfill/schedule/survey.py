@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from index.schedule import Reason
+from index.protocol.schedule import Reason
 from spark_backfill.schedule.row import Decision, InputRow
 
 SAMPLES: Final = 5

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from index.rules import Rules
-from index.schedule import Reason
+from index.protocol.schedule import Reason
+from index.rules.rules import Rules
 from spark_backfill.schedule.row import Decision, InputRow, RowRules
 from spark_backfill.schedule.source import read_rows
 from spark_backfill.schedule.survey import Route, RowSurvey

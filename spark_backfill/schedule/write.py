@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from index.headers import Headers
+from index.protocol.headers import Headers
 from spark_backfill.errors import JobError
 from spark_backfill.schedule.ledger import Ledger, RowsDone, check_same_rows, group_name, transactional_id
 from spark_backfill.schedule.row import deliver_id

@@ -12,8 +12,8 @@ from typing import Final
 import psutil
 from confluent_kafka import Producer
 
-from index.bucket import Manifest
-from snapshots.staged import StagedBucket, encode_staged, staged_key
+from index.buckets.bucket import Manifest
+from snapshots.state.staged import StagedBucket, encode_staged, staged_key
 from spark_backfill import cluster, settings
 from spark_backfill.buckets.plan import buckets_of
 from spark_backfill.build.index_job import Options

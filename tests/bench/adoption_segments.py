@@ -10,12 +10,12 @@ from typing import Any, Final
 import numpy as np
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from index.bucket import Placement, SegmentRef
-from index.bucket_rules import SealRules, cut
-from index.progress import Position
-from snapshots.segment import StoredEntry
-from snapshots.staged import staged_segment_key
-from snapshots.writing import SegmentWriter, record_size
+from index.buckets.bucket import Placement, SegmentRef
+from index.buckets.bucket_rules import SealRules, cut
+from index.pending.progress import Position
+from snapshots.segments.segment import StoredEntry
+from snapshots.segments.writing import SegmentWriter, record_size
+from snapshots.state.staged import staged_segment_key
 from tests.bench import child, workload
 
 HOUR_MS: Final = 3_600_000

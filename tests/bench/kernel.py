@@ -16,13 +16,13 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from index.headers import NATIVE, Headers, StrippedNames
-from index.pending import Entry
-from index.progress import Position, Progress
-from index.record import Record
-from index.rule_history import RuleHistory
-from index.rules import Rules
-from index.schedule import KEEP_KEY, Schedule
+from index.pending.pending import Entry
+from index.pending.progress import Position, Progress
+from index.protocol.headers import NATIVE, Headers, StrippedNames
+from index.protocol.record import Record
+from index.protocol.schedule import KEEP_KEY, Schedule
+from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.intake.decided import Decided
 from sidecar.engine.intake.deciding import Deciding
@@ -36,7 +36,7 @@ from sidecar.kernel.jobs import KERNEL
 from sidecar.kernel.librdkafka import WatchedConsumer, WatchedProducer
 from sidecar.process.host.budget import PayloadBudget
 from sidecar.process.host.read_ahead import FETCH_RECORDS, WAIT_S
-from snapshots.rows import RowPacker
+from snapshots.segments.rows import RowPacker
 from spark_backfill import kernel as spark_kernel
 from spark_backfill.buckets.decisions import decisions, milliseconds
 from tests.support.mock_broker import MockBroker

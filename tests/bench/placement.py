@@ -9,7 +9,7 @@ from typing import Final
 
 import psutil
 
-from snapshots.manifest import MANIFEST_PREFIX, decode_manifest
+from snapshots.segments.manifest import MANIFEST_PREFIX, decode_manifest
 from tests.bench import router, workload
 from tests.bench.compacted import contents
 from tests.bench.context import Context

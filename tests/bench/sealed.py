@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from snapshots.manifest import MANIFEST_PREFIX, decode_manifest
+from snapshots.segments.manifest import MANIFEST_PREFIX, decode_manifest
 from tests.bench import router, scatter, workload
 from tests.bench.compacted import contents
 from tests.bench.context import Context

@@ -6,11 +6,11 @@ WALK = Walk(
     "deliver-at",
     {
         "worker": [
-            "index/rules.py:Rules.decide",
+            "index/rules/rules.py:Rules.decide",
             "sidecar/engine/release/gate.py:Gate.hold",
             "sidecar/engine/release/plan.py:Plan",
         ],
-        "intake": ["sidecar/clock.py:Clock.now_ms", "index/rules.py:Rules.decide"],
+        "intake": ["sidecar/clock.py:Clock.now_ms", "index/rules/rules.py:Rules.decide"],
         "page": ["sidecar/http/server.py:idle"],
     },
 )
@@ -25,5 +25,5 @@ def test_a_walk_without_the_calls_of_an_idle_second() -> None:
 
 
 def test_the_room_of_a_file_is_its_folder_in_the_router() -> None:
-    rooms = map(room_of, ("sidecar/http/api/paths.py", "sidecar/clock.py:now", "snapshots/state.py"))
+    rooms = map(room_of, ("sidecar/http/api/paths.py", "sidecar/clock.py:now", "snapshots/state/state.py"))
     assert list(rooms) == ["sidecar/http", "sidecar/clock.py", "snapshots"]

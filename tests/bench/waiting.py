@@ -16,18 +16,18 @@ from typing import Any, Final, TypeVar
 
 import psutil
 
-from index.bucket_rules import SealRules, cut_runs
-from index.pending import Entry
-from index.progress import BEFORE_ALL
-from index.run import NOTHING_WAITS, Runs
-from index.unsealed import Unsealed
+from index.buckets.bucket_rules import SealRules, cut_runs
+from index.pending.pending import Entry
+from index.pending.progress import BEFORE_ALL
+from index.pending.run import NOTHING_WAITS, Runs
+from index.pending.unsealed import Unsealed
 from sidecar.engine.buckets.sealing import Sealing, stored_sizes
 from sidecar.engine.limits import LIMITS
 from sidecar.engine.payload.packed_run import packed_runs
 from sidecar.engine.payload.records import Payload, packed
 from sidecar.kernel.choice import Kernel
 from sidecar.process.heap import glibc_trim
-from snapshots.rows import RowPacker
+from snapshots.segments.rows import RowPacker
 
 T = TypeVar("T")
 

@@ -75,8 +75,8 @@ class Walk(NamedTuple):
 def room_of(call: str) -> str:
     """Name the room of a function or file.
 
-    >>> room_of("sidecar/engine/release/gate.py:Gate.hold"), room_of("sidecar/clock.py"), room_of("index/rules.py")
-    ('sidecar/engine/release', 'sidecar/clock.py', 'index')
+    >>> room_of("sidecar/engine/release/gate.py:Gate.hold"), room_of("sidecar/clock.py"),
+    room_of("index/rules/rules.py") ('sidecar/engine/release', 'sidecar/clock.py', 'index')
     """
     parts = call.partition(":")[0].split("/")
     return parts[0] if parts[0] != "sidecar" else "/".join(parts[:2])

@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import index.record
-from index.headers import Headers
-from index.occurrences import record_of
-from index.progress import BEFORE_ALL, Position
-from index.receipts import receipt_of, receipt_record
-from index.recurring import Occurrence
-from index.released_headers import series_headers
-from index.schedule import Action, Control
+import index.protocol.record
+from index.named.receipts import receipt_of, receipt_record
+from index.pending.progress import BEFORE_ALL, Position
+from index.protocol.headers import Headers
+from index.protocol.occurrences import record_of
+from index.protocol.recurring import Occurrence
+from index.protocol.released_headers import series_headers
+from index.protocol.schedule import Action, Control
 from sidecar.dev.audit import AuditedRecord
-from snapshots.ending import Ending
-from snapshots.state import PROGRESS_KEY, StoredState, encode_progress, fold_state
+from snapshots.state.ending import Ending
+from snapshots.state.state import PROGRESS_KEY, StoredState, encode_progress, fold_state
 from tests.integration.scenario import Header, Stage, now_ms, wait_until
 from tests.wire import Broker, WireBatch, WireRecord
 from tests.wire.batch import TRANSACTIONAL
@@ -160,7 +160,7 @@ class Scene:
         """Return the record that the router appends to the delay partition at the release."""
         record, state = self.waiting, self.state()
         assert state is not None
-        came = index.record.Record(record.key, record.value, list(record.headers), record.timestamp_ms)
+        came = index.protocol.record.Record(record.key, record.value, list(record.headers), record.timestamp_ms)
         occurrence = Occurrence(record.offset, 2, record.timestamp_ms + DUE_IN_MS + PERIOD_MS)
         appended = record_of(came, occurrence, record.place, state.progress.series_key, 0)
         return WireRecord(appended.key, appended.value, _as_bytes(appended.headers))
@@ -172,7 +172,7 @@ class Scene:
     def answered(self) -> tuple[WireRecord, WireRecord]:
         """Return the receipt of that control, and the progress of the transaction that writes it."""
         offset = self.stage.records(self.delay)[-1].offset
-        control = index.record.Record(b"k", None, [CANCELS], 0)
+        control = index.protocol.record.Record(b"k", None, [CANCELS], 0)
         key, value, headers, _ = receipt_record(
             receipt_of(offset, Control(Action.CANCEL, b"nobody"), (), None, control)
         )

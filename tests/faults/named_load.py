@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any, Final
 
-from index.control_headers import CANCEL, MOVE
-from index.headers import SERIES
+from index.protocol.control_headers import CANCEL, MOVE
+from index.protocol.headers import SERIES
 from sidecar.dev.audit import AuditedRecord
 from tests.integration.scenario import Header, Load, Stage, header
 

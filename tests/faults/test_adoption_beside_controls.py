@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from index.control_headers import CANCEL, MOVE
+from index.protocol.control_headers import CANCEL, MOVE
 from sidecar import failpoints
 from sidecar.kafka.client.admin import log_range
 from tests.faults.named_load import NAMES, RECURRING, NamedLoad, check_receipts

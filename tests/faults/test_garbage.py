@@ -16,10 +16,10 @@ from sidecar.policies.operations import Operations
 from sidecar.policies.policy import target_scope
 from sidecar.policies.topic import PoliciesOnDemand
 from snapshots.envelope import Kind, kind_of
-from snapshots.held import HELD_PREFIX
-from snapshots.manifest import MANIFEST_PREFIX, encode_manifest, manifest_key
-from snapshots.mask import MASK_PREFIX
-from snapshots.state import PROGRESS_KEY, RULES_KEY
+from snapshots.segments.manifest import MANIFEST_PREFIX, encode_manifest, manifest_key
+from snapshots.state.held import HELD_PREFIX
+from snapshots.state.mask import MASK_PREFIX
+from snapshots.state.state import PROGRESS_KEY, RULES_KEY
 from tests.faults.stage import FaultStage
 from tests.integration.readiness import partitions
 from tests.integration.router_process import RouterProcess

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from index.bucket_rules import SealRules
+from index.buckets.bucket_rules import SealRules
 from tests.faults.stage import FaultStage, settled
 from tests.integration.scenario import now_ms
 from tests.wire import Broker, WireBatch, WireRecord, codecs

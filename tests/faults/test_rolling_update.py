@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from index.rules import RULES_VERSION
+from index.rules.rules import RULES_VERSION
 from sidecar import failpoints
 from tests.faults.stage import SMALL_BUCKETS, FaultStage, settled
 from tests.integration.router_process import RouterProcess

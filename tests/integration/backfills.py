@@ -9,18 +9,19 @@ from random import Random
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import NewTopic
 
-from index.bucket import Manifest
-from index.bucket_rules import SealRules, cut, placement_of
-from index.id_pages import IdPageRef, row
-from index.names import hash_of
-from index.record import Record
-from index.rules import Rules
-from index.schedule import AT_ONCE, Schedule
+from index.buckets.bucket import Manifest
+from index.buckets.bucket_rules import SealRules, cut, placement_of
+from index.named.id_pages import IdPageRef, row
+from index.named.names import hash_of
+from index.protocol.record import Record
+from index.protocol.schedule import AT_ONCE, Schedule
+from index.rules.rules import Rules
 from sidecar.config.model import load
 from sidecar.kafka.client.admin import connect, topic_id
-from snapshots.id_pages import IdPageWriter, encode_pages
-from snapshots.segment import StoredEntry
-from snapshots.staged import (
+from snapshots.segments.id_pages import IdPageWriter, encode_pages
+from snapshots.segments.segment import StoredEntry
+from snapshots.segments.writing import SegmentWriter, record_size
+from snapshots.state.staged import (
     Intent,
     StagedBucket,
     encode_intent,
@@ -30,7 +31,6 @@ from snapshots.staged import (
     staged_page_key,
     staged_segment_key,
 )
-from snapshots.writing import SegmentWriter, record_size
 from tests.integration.scenario import TIMEOUT_S, Header, Stage, now_ms
 
 LIMITS = SealRules(segment_entries=500, time_step_ms=60_000)

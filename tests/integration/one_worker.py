@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from index.bucket import Manifest
+from index.buckets.bucket import Manifest
 from sidecar.clock import SystemClock
 from sidecar.config.model import Config
 from sidecar.engine.context import PartitionContext

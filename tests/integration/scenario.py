@@ -25,14 +25,14 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from index.errors import RefusedError
-from index.progress import start_of
-from index.rule_history import RuleHistory
+from index.pending.progress import start_of
+from index.rules.rule_history import RuleHistory
 from sidecar.config.model import Config
 from sidecar.config.units import parse_duration_ms
 from sidecar.dev.audit import AuditedRecord, AuditReport, audit, ranges, read
 from sidecar.kafka.client.admin import topic_id
-from snapshots.inventory import NOTHING_STORED
-from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
+from snapshots.state.inventory import NOTHING_STORED
+from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 from tests.integration.router_process import RouterProcess
 
 Header = tuple[str, bytes | None]

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
-from index.bucket import Manifest
+from index.buckets.bucket import Manifest
 from sidecar.dev.audit import AuditedRecord
-from snapshots.manifest import MANIFEST_PREFIX, decode_manifest
-from snapshots.segment import StoredEntry, decode_segment
-from snapshots.state import StoredState, fold_state
+from snapshots.segments.manifest import MANIFEST_PREFIX, decode_manifest
+from snapshots.segments.segment import StoredEntry, decode_segment
+from snapshots.state.state import StoredState, fold_state
 from tests.integration.scenario import TIMEOUT_S, Stage
 
 

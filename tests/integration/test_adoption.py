@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from index.bucket_rules import PlacementRule, SealRules
+from index.buckets.bucket_rules import PlacementRule, SealRules
 from sidecar import failpoints
 from sidecar.config.model import load
 from sidecar.engine.intake.decided import Indexed

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import psutil
 import pytest
 
-from index.unreadable import DELAY_UNREADABLE_HEADERS, MAX_HEADERS, decode_headers
+from index.rules.unreadable import DELAY_UNREADABLE_HEADERS, MAX_HEADERS, decode_headers
 from sidecar.dev import local_kafka
 from tests.integration.scenario import APPEND_TIME, CREATE_TIME, Stage, wait_until
 from tests.wire import Broker, RefusedByBroker, Stored, WireBatch, WireRecord, codecs

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from index.bucket import Placement
+from index.buckets.bucket import Placement
 from sidecar.dev.audit import check_order, ranges, read
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import TIMEOUT_S, Header, Stage, now_ms, wait_until

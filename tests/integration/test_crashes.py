@@ -5,8 +5,8 @@ from random import Random
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from index.progress import Position, Progress
-from snapshots.state import PROGRESS_KEY, encode_progress
+from index.pending.progress import Position, Progress
+from snapshots.state.state import PROGRESS_KEY, encode_progress
 from tests.integration.scenario import Header, Load, Stage, now_ms
 from tests.integration.serving import serving
 

@@ -12,8 +12,8 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from index.bucket import SegmentRef
-from snapshots.manifest import encode_manifest, manifest_key
+from index.buckets.bucket import SegmentRef
+from snapshots.segments.manifest import encode_manifest, manifest_key
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import TIMEOUT_S, Stage, header, now_ms, wait_until
 from tests.integration.stored_buckets import delete_records, segment_records, state

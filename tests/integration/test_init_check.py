@@ -15,14 +15,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from index.progress import start_of
+from index.pending.progress import start_of
 from sidecar.cluster.topics import check, start_over
 from sidecar.dev.local_kafka import Cluster
 from sidecar.kafka.client import clients
 from sidecar.kafka.client.admin import TopicFacts, log_range, topic_facts
 from sidecar.policies.policy import policy_of, target_scope
 from sidecar.policies.topic import write_policy
-from snapshots.state import PROGRESS_KEY, RULES_KEY
+from snapshots.state.state import PROGRESS_KEY, RULES_KEY
 from tests.integration.command import Command, command_for
 from tests.integration.one_worker import origin_of as origin_at
 from tests.support.topics import create_topic

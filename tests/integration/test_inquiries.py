@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from index.errors import ConfigError
-from index.survey import BOUNDS_MS
+from index.partition.survey import BOUNDS_MS
 from sidecar import clock
 from sidecar.config import model as configuration
 from sidecar.dev import local_kafka

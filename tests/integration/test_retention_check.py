@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from index.bucket import Placement, SegmentRef
+from index.buckets.bucket import Placement, SegmentRef
 from sidecar.config.retention import Retention
 from sidecar.dev.local_kafka import Cluster
 from sidecar.kafka.client.admin import TopicFacts, topic_facts

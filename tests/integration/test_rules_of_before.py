@@ -5,11 +5,11 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from index.progress import Position, Progress
-from index.rule_history import RuleHistory
+from index.pending.progress import Position, Progress
+from index.rules.rule_history import RuleHistory
 from sidecar.config.model import load
 from sidecar.kafka.client.admin import connect, topic_id
-from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
+from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import TIMEOUT_S, Header, Stage, header, now_ms
 from tests.integration.stored_buckets import state

@@ -9,8 +9,8 @@ from typing import Final
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from snapshots.series_key import COPY_KEY
-from snapshots.state import PROGRESS_KEY
+from snapshots.state.series_key import COPY_KEY
+from snapshots.state.state import PROGRESS_KEY
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Header, Stage, header, wait_until
 from tests.integration.stored_buckets import delete_records

@@ -6,7 +6,7 @@ from typing import Any
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from index.bucket import Manifest, Placement
+from index.buckets.bucket import Manifest, Placement
 from sidecar.config.model import load
 from tests.integration.one_worker import stored_manifests
 from tests.integration.router_process import RouterProcess

@@ -13,7 +13,7 @@ from sidecar.kafka.client.admin import log_range
 from sidecar.policies.operations import Operations
 from sidecar.policies.policy import target_scope
 from sidecar.policies.topic import PoliciesOnDemand
-from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
+from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 from tests.integration.readiness import partitions, refused
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, Header, Stage, now_ms, wait_until

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from index.readers import MAX_HOPS
-from index.targets import SCHEME
+from index.protocol.readers import MAX_HOPS
+from index.rules.targets import SCHEME
 from sidecar.dev.local_kafka import Cluster
 from tests.integration.scenario import Stage, header, wait_until
 

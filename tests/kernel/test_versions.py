@@ -28,7 +28,7 @@ TESTS: Final = (
     "tests/unit/sidecar/kafka/reading/test_odd_headers.py",
     "tests/unit/sidecar/kafka/reading/test_offset_reader.py",
     "tests/unit/sidecar/engine/intake",
-    "tests/unit/index/test_unreadable.py",
+    "tests/unit/index/rules/test_unreadable.py",
 )
 """The tests of code that calls librdkafka itself."""
 

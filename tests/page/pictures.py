@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from index.survey import BOUNDS_MS
+from index.partition.survey import BOUNDS_MS
 from sidecar.config.model import Config
 from sidecar.http.api.server import AdminApi
 from sidecar.operations.finding.wanted import ScheduleFilter

@@ -8,11 +8,11 @@ from typing import Final
 
 import pytest
 
-from index.headers import NATIVE, Headers, StrippedNames
-from index.progress import Position, Progress
-from index.record import Record
-from index.rules import Rules
-from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Schedule
+from index.pending.progress import Position, Progress
+from index.protocol.headers import NATIVE, Headers, StrippedNames
+from index.protocol.record import Record
+from index.protocol.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Schedule
+from index.rules.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config, load
 from sidecar.dev.local_kafka import maven

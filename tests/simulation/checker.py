@@ -4,11 +4,11 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from index.record import Record
-from index.rules import Rules
+from index.protocol.record import Record
+from index.rules.rules import Rules
 from snapshots.envelope import Kind, unwrap
 from snapshots.proto import state_pb2
-from snapshots.state import PROGRESS_KEY, RULES_KEY
+from snapshots.state.state import PROGRESS_KEY, RULES_KEY
 from tests.simulation.answers import Answers
 from tests.simulation.violation import Violation, require
 from tests.simulation.workload import MINUTE_MS

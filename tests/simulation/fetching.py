@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from index.errors import ClusterError, ClusterTrouble
-from index.record import Record
+from index.protocol.record import Record
 from sidecar.engine.ports import ReadEach, Records
 from sidecar.process.host.pool import MERGE_TURN_S, MERGES_AT_ONCE, SEAL_TURN_S, SEALS_AT_ONCE, FairTurns
 from tests.simulation.checker import Violation

@@ -16,15 +16,15 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
-from index.bucket_rules import SealRules
+from index.buckets.bucket_rules import SealRules
+from index.buckets.retention import Kept
 from index.errors import NotYetError
-from index.headers import SERIES
-from index.receipts import receipt_record
-from index.record import Record
-from index.retention import Kept
-from index.rule_history import RuleHistory
-from index.schedule import Reason, Rejection
-from index.series_in_log import SeriesInLog
+from index.named.receipts import receipt_record
+from index.named.series_in_log import SeriesInLog
+from index.protocol.headers import SERIES
+from index.protocol.record import Record
+from index.protocol.schedule import Reason, Rejection
+from index.rules.rule_history import RuleHistory
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.buckets.hidden_end import Edges, HiddenEnd
 from sidecar.engine.buckets.trimming import Trimming
@@ -49,7 +49,7 @@ from sidecar.kernel.choice import Kernel
 from sidecar.metrics import Metrics
 from sidecar.process.host.budget import PayloadBudget
 from sidecar.zones import zone_of
-from snapshots.state import StoredState, fold_state
+from snapshots.state.state import StoredState, fold_state
 from tests.simulation import world
 from tests.simulation.fetching import PageReader, Pool, Reader, record_of
 from tests.simulation.jobs import Watch

@@ -5,19 +5,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import count
 
-from index.bucket import Placement
-from index.bucket_rules import SealRules, cut
+from index.buckets.bucket import Placement
+from index.buckets.bucket_rules import SealRules, cut
 from index.errors import FormatError
-from index.id_pages import IdPageRef, rows_in_order
-from index.names import hash_of
-from index.progress import Position
-from index.rules import Rules
-from index.schedule import AT_ONCE, Schedule, due_ms_of
+from index.named.id_pages import IdPageRef, rows_in_order
+from index.named.names import hash_of
+from index.pending.progress import Position
+from index.protocol.schedule import AT_ONCE, Schedule, due_ms_of
+from index.rules.rules import Rules
 from sidecar.engine.limits import Limits
 from sidecar.engine.ownership.adopting import BackfillRecord
-from snapshots.id_pages import IdPageWriter, encode_pages
-from snapshots.segment import StoredEntry
-from snapshots.staged import (
+from snapshots.segments.id_pages import IdPageWriter, encode_pages
+from snapshots.segments.segment import StoredEntry
+from snapshots.segments.writing import SegmentWriter
+from snapshots.state.staged import (
     STAGED_PREFIX,
     Intent,
     StagedBucket,
@@ -29,7 +30,6 @@ from snapshots.staged import (
     staged_page_key,
     staged_segment_key,
 )
-from snapshots.writing import SegmentWriter
 from tests.simulation.fetching import record_of
 from tests.simulation.world import DelayLog, Store
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from index.rules import Rules
+from index.rules.rules import Rules
 from tests.simulation.serving import Serving
 from tests.simulation.settings import Surroundings
 from tests.simulation.world import Faults

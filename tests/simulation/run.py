@@ -8,17 +8,17 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from index.bucket_rules import PlacementRule, SealRules
+from index.buckets.bucket_rules import PlacementRule, SealRules
 from index.errors import FormatError, NotYetError, RefusedError, StateLostError
-from index.progress import start_of
-from index.rule_history import RuleHistory
-from index.rules import Rules
+from index.pending.progress import start_of
+from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
 from sidecar.config.retention import FOREVER_MS, Retention
 from sidecar.engine.release.rates import TargetLimit
 from sidecar.kafka.client.connections import ConnectionLostError
-from snapshots.inventory import NOTHING_STORED
-from snapshots.staged import STAGED_PREFIX
-from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
+from snapshots.state.inventory import NOTHING_STORED
+from snapshots.state.staged import STAGED_PREFIX
+from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 from tests.simulation import pending
 from tests.simulation.checker import Checker, Violation
 from tests.simulation.forgetting import SHARE, Brokers

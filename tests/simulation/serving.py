@@ -1,7 +1,7 @@
 """Serves one ownership of the partition: a worker's steps with the shipped code, on ports of the simulation."""
 
-from index.rules import Rules
-from index.transaction_size import TransactionSize
+from index.partition.transaction_size import TransactionSize
+from index.rules.rules import Rules
 from sidecar.engine.ownership import owned_partition, rounds
 from tests.simulation.host import Host
 from tests.simulation.settings import Surroundings

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from index.bucket_rules import SealRules
-from index.rules import Rules
+from index.buckets.bucket_rules import SealRules
+from index.rules.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.retention import FOREVER_MS, Retention
 from sidecar.engine.limits import Limits

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from index.progress import Position, Progress
-from index.record import Record
-from index.rule_history import RuleHistory
-from index.rules import Rules
-from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
+from index.pending.progress import Position, Progress
+from index.protocol.record import Record
+from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
+from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 from tests.simulation.checker import Checker, Violation
 from tests.simulation.host import TOPIC_ID
 from tests.simulation.world import REJECTED, START_MS, Left, Produced, Transaction

@@ -5,9 +5,9 @@ from typing import NoReturn
 
 import pytest
 
-from index.bucket_rules import SealRules
+from index.buckets.bucket_rules import SealRules
 from index.errors import ClusterError, ClusterTrouble
-from index.rules import Rules
+from index.rules.rules import Rules
 from sidecar.engine.ownership.owned_partition import OwnedPartition, take_over
 from sidecar.engine.release.rates import TargetLimit
 from tests.simulation.host import Host

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from index.rules import Rules, TargetRule
+from index.rules.rules import Rules, TargetRule
 from tests.simulation.world import START_MS, DelayLog, Named, Produced, Series
 
 DEFAULT_TARGET = "out"

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from index.headers import Headers
-from index.record import Record
+from index.protocol.headers import Headers
+from index.protocol.record import Record
 from sidecar.engine.ports import Place
 from snapshots.envelope import Kind
-from snapshots.series_key import COPY_KEY, decode_copy
-from snapshots.state import PROGRESS_KEY, series_key_of
+from snapshots.state.series_key import COPY_KEY, decode_copy
+from snapshots.state.state import PROGRESS_KEY, series_key_of
 from tests.simulation.forgetting import Brokers
 
 START_MS = 1_800_000_000_000

@@ -18,11 +18,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from index.batch import Batch, Installs
-from index.partition import PartitionIndex
-from index.pending import Entry
-from index.progress import Position, Progress
-from index.rule_history import RuleHistory
+from index.partition.batch import Batch, Installs
+from index.partition.partition import PartitionIndex
+from index.pending.pending import Entry
+from index.pending.progress import Position, Progress
+from index.rules.rule_history import RuleHistory
 from sidecar.engine.intake.deciding import Deciding
 from sidecar.engine.limits import Limits
 from sidecar.engine.ownership.owned_partition import OwnedPartition
@@ -35,7 +35,7 @@ from sidecar.engine.release.gate import Gate
 from sidecar.engine.release.rates import RateLimits
 from sidecar.engine.release.releaser import AFTER, Releaser
 from sidecar.engine.release.transaction import Outcome, Request, adoption_in
-from snapshots.held import HeldEntry
+from snapshots.state.held import HeldEntry
 from tests.simulation import (
     world,
     wrong_adopting,

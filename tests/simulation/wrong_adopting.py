@@ -5,15 +5,15 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from index.adopting import Adoption
-from index.batch import Installs
-from index.bucket import Bucket, Manifest
-from index.partition import PartitionIndex
-from index.pending import Entry
-from index.pending_set import PendingSet
-from index.progress import BEFORE_ALL, Behind, Position, Progress
-from index.record import Record
-from index.retention import Kept
+from index.buckets.bucket import Bucket, Manifest
+from index.buckets.retention import Kept
+from index.partition.adopting import Adoption
+from index.partition.batch import Installs
+from index.partition.partition import PartitionIndex
+from index.partition.pending_set import PendingSet
+from index.pending.pending import Entry
+from index.pending.progress import BEFORE_ALL, Behind, Position, Progress
+from index.protocol.record import Record
 from sidecar.engine.buckets.segments import SegmentSource
 from sidecar.engine.buckets.trimming import Trimming
 from sidecar.engine.ownership.adopting import Adopting
@@ -21,7 +21,7 @@ from sidecar.engine.payload.records import Payload, Refused
 from sidecar.engine.ports import Records
 from sidecar.engine.release.releaser import Releaser
 from sidecar.engine.release.transaction import Request, Transaction
-from snapshots.segment import StoredEntry
+from snapshots.segments.segment import StoredEntry
 from tests.simulation.replacing import OWNED, Wrong
 from tests.simulation.wrong_buckets import _WithParts
 

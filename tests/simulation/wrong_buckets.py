@@ -8,24 +8,24 @@ from typing import Any, ClassVar
 
 from pyroaring import BitMap64
 
-from index.batch import Installation
-from index.bucket import Bucket, Manifest
+from index.buckets.bucket import Bucket, Manifest
 from index.errors import ClusterError
-from index.partition import PartitionIndex
-from index.pending import Entry, PendingIndex
-from index.pending_set import PendingSet
-from index.progress import BEFORE_ALL, Position, Progress
-from index.record import Record
-from index.run import ListRun
-from index.waiting import Waiting
+from index.partition.batch import Installation
+from index.partition.partition import PartitionIndex
+from index.partition.pending_set import PendingSet
+from index.pending.pending import Entry, PendingIndex
+from index.pending.progress import BEFORE_ALL, Position, Progress
+from index.pending.run import ListRun
+from index.pending.waiting import Waiting
+from index.protocol.record import Record
 from sidecar.engine.buckets.lifecycle import Housekeeping
 from sidecar.engine.buckets.merge_reading import MergedRun, PointedRecords, PoolReads, StoredSegments
 from sidecar.engine.buckets.trimming import Trimming
 from sidecar.engine.payload.records import Payload, Refused
 from sidecar.engine.release.transaction import Request
-from snapshots.manifest import MANIFEST_PREFIX, manifest_key
-from snapshots.rows import RowPacker
-from snapshots.segment import StoredEntry
+from snapshots.segments.manifest import MANIFEST_PREFIX, manifest_key
+from snapshots.segments.rows import RowPacker
+from snapshots.segments.segment import StoredEntry
 from tests.simulation.host import SMALL_RUNS, Host, SimulatedTransactions
 from tests.simulation.replacing import OWNED, Wrong
 from tests.simulation.settings import Surroundings

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import ClassVar
 
-from index.pending import Entry
+from index.pending.pending import Entry
 from sidecar.engine.payload.records import Scheduled
 from sidecar.engine.ports import Place
 from sidecar.engine.release.aside import Aside, Doubt, Doubts, doubt_of

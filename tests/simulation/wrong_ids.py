@@ -4,9 +4,9 @@ from collections.abc import Container, Iterable, Iterator
 from functools import partial
 from typing import ClassVar
 
-from index.bucket import Bucket, Manifest
-from index.id_lookup import IdLookup
-from index.progress import Position
+from index.buckets.bucket import Bucket, Manifest
+from index.named.id_lookup import IdLookup
+from index.pending.progress import Position
 from sidecar.engine.buckets.ids import StoredIds, Tell
 from sidecar.engine.buckets.lifecycle import Housekeeping
 from sidecar.engine.buckets.merging import Merging, page_keys
@@ -76,7 +76,7 @@ class _CoversAll(IdLookup):
 class LookedUpOnce(Wrong):
     """Looks for an id in one bucket only."""
 
-    replaces: ClassVar = {"index.names.Lookup": _CoversAll}
+    replaces: ClassVar = {"index.named.names.Lookup": _CoversAll}
 
 
 ALL: tuple[type[Wrong], ...] = (PagesTrimmed, PagesReclaimed, MergeDropsPages, DamagedPageTrusted, LookedUpOnce)

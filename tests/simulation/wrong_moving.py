@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from index.moving import moved_record
-from index.named import NamedSchedules
-from index.progress import Position
-from index.receipts import ControlOutcome, Receipt
-from index.record import Record
-from index.schedule import Schedule
+from index.named.named import NamedSchedules
+from index.named.receipts import ControlOutcome, Receipt
+from index.pending.progress import Position
+from index.protocol.moving import moved_record
+from index.protocol.record import Record
+from index.protocol.schedule import Schedule
 from sidecar.engine.release.moving import Chain, Moves, Moving, Spared, chains_of
 from sidecar.engine.release.releaser import Releaser
 from tests.simulation.replacing import OWNED, Wrong
@@ -21,7 +21,7 @@ def _first(receipt: Receipt) -> Position | None:
 class FirstMoved(Wrong):
     """Moves the first of several schedules of an id, where the last one must move."""
 
-    replaces: ClassVar = {"index.receipts.Receipt.moved": property(_first)}
+    replaces: ClassVar = {"index.named.receipts.Receipt.moved": property(_first)}
 
 
 class _ForgetsMoved(NamedSchedules):
@@ -33,7 +33,7 @@ class _ForgetsMoved(NamedSchedules):
 class MovedForgotten(Wrong):
     """Evaluates a control without the record that a move of the same id in front of it is to write."""
 
-    replaces: ClassVar = {"index.entering.NamedSchedules": _ForgetsMoved}
+    replaces: ClassVar = {"index.partition.entering.NamedSchedules": _ForgetsMoved}
 
 
 class _TearsChains(NamedSchedules):
@@ -51,7 +51,7 @@ class ChainTorn(Wrong):
     """Releases a move without the control behind it that takes the moved schedule."""
 
     replaces: ClassVar = {
-        "index.entering.NamedSchedules": _TearsChains,
+        "index.partition.entering.NamedSchedules": _TearsChains,
         "sidecar.engine.release.moving.chains_of": _ends_of_chains,
     }
 
@@ -80,7 +80,7 @@ class _KeepsMasked(NamedSchedules):
 class UnmovedCancelled(Wrong):
     """Cancels a schedule that could not be written again, and reports that it stays."""
 
-    replaces: ClassVar = {"index.entering.NamedSchedules": _KeepsMasked}
+    replaces: ClassVar = {"index.partition.entering.NamedSchedules": _KeepsMasked}
 
 
 class _PassesOver(Releaser):

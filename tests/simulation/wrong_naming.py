@@ -4,16 +4,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from index.headers import SERIES
-from index.id_runs import NO_PLACES, Places
-from index.mask import Mask
-from index.named import NamedSchedules
-from index.names import Names
-from index.pending import Entry
-from index.progress import Position
-from index.receipts import Receipt
-from index.record import Record
-from index.transit import Transit
+from index.named.id_runs import NO_PLACES, Places
+from index.named.mask import Mask
+from index.named.named import NamedSchedules
+from index.named.names import Names
+from index.named.receipts import Receipt
+from index.named.transit import Transit
+from index.pending.pending import Entry
+from index.pending.progress import Position
+from index.protocol.headers import SERIES
+from index.protocol.record import Record
 from sidecar.engine.buckets.ids import Found, StoredIds
 from sidecar.engine.payload.ledger import PartitionLedger
 from sidecar.engine.payload.records import Scheduled
@@ -93,7 +93,7 @@ class _ForgetsSealed(Names):
 class SealedSpared(Wrong):
     """Does not cancel a record that it has sealed itself."""
 
-    replaces: ClassVar = {"index.named.Names": _ForgetsSealed}
+    replaces: ClassVar = {"index.named.named.Names": _ForgetsSealed}
 
 
 class _DecidesUndelayed(StoredIds):
@@ -192,7 +192,7 @@ class _NeverVoid(NamedSchedules):
 class ReplacesNothing(Wrong):
     """Accepts a replacement as a schedule though no schedule is due at the time that it names."""
 
-    replaces: ClassVar = {"index.entering.NamedSchedules": _NeverVoid}
+    replaces: ClassVar = {"index.partition.entering.NamedSchedules": _NeverVoid}
 
 
 def _note_nothing(*_: Any) -> None:
@@ -237,7 +237,7 @@ class TransitForgotten(Wrong):
 class ReplacesAgain(Wrong):
     """Lets every occurrence of a series replace the schedule that only the first one replaces."""
 
-    replaces: ClassVar = {"index.occurrences._OF_ONE": frozenset((SERIES,))}
+    replaces: ClassVar = {"index.protocol.occurrences._OF_ONE": frozenset((SERIES,))}
 
 
 ALL: tuple[type[Wrong], ...] = (

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from index.pending import Entry
-from index.progress import start_of
-from index.record import Record
+from index.pending.pending import Entry
+from index.pending.progress import start_of
+from index.protocol.record import Record
 from sidecar.engine.ownership.origin import Origin
 from sidecar.engine.ownership.rounds import Rounds
 from sidecar.engine.ownership.takeover import read_origin
@@ -17,7 +17,7 @@ from sidecar.engine.release.screening import Screening, Stage
 from sidecar.engine.release.transaction import Transaction
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.proto import state_pb2
-from snapshots.state import PROGRESS_KEY, StoredState, fold_state
+from snapshots.state.state import PROGRESS_KEY, StoredState, fold_state
 from tests.simulation.host import Host, SimulatedStanding
 from tests.simulation.replacing import OWNED, Wrong
 from tests.simulation.settings import Surroundings

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from index.occurrences import NOBODY_ASKED, Following, following, record_of
-from index.record import Record
-from index.recurring import Occurrence, Recurrence
+from index.protocol.occurrences import NOBODY_ASKED, Following, following, record_of
+from index.protocol.record import Record
+from index.protocol.recurring import Occurrence, Recurrence
 from sidecar.engine.buckets.trimming import KeyCopy
 from sidecar.engine.ownership.origin import Origin
 from sidecar.engine.ownership.takeover import read_origin

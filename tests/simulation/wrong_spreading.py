@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from index.names import Names
-from index.progress import Position
-from index.rules import Rules
-from index.schedule import AT_ONCE, Schedule
-from index.spreading import shift_ms, spread
+from index.named.names import Names
+from index.pending.progress import Position
+from index.protocol.schedule import AT_ONCE, Schedule
+from index.rules.rules import Rules
+from index.rules.spreading import shift_ms, spread
 from sidecar.engine.intake.decided import Decided, Fetched
 from sidecar.engine.intake.deciding import Deciding
 from sidecar.engine.release.occurring import Series
@@ -33,7 +33,7 @@ def _by_line(schedule: Schedule, spread_ms: int, timestamp_ms: int, offset: int)
 class SpreadByPlaceInLine(Wrong):
     """Shifts a record by the number of records read before it, which a replay counts from S on."""
 
-    replaces: ClassVar = {"tests.simulation.host.Deciding": _ReadsInLine, "index.rules.spread": _by_line}
+    replaces: ClassVar = {"tests.simulation.host.Deciding": _ReadsInLine, "index.rules.rules.spread": _by_line}
 
 
 def _whatever_is_asked(schedule: Schedule, spread_ms: int, _timestamp_ms: int, offset: int) -> Schedule:
@@ -46,7 +46,7 @@ def _whatever_is_asked(schedule: Schedule, spread_ms: int, _timestamp_ms: int, o
 class PastSpread(Wrong):
     """Spreads a record that was already past when it was written."""
 
-    replaces: ClassVar = {"index.rules.spread": _whatever_is_asked}
+    replaces: ClassVar = {"index.rules.rules.spread": _whatever_is_asked}
 
 
 def _of_topic(rules: Rules, _targets: tuple[str, ...]) -> int:
@@ -56,7 +56,7 @@ def _of_topic(rules: Rules, _targets: tuple[str, ...]) -> int:
 class TargetsSpreadIgnored(Wrong):
     """Spreads by the delay topic, though a target has a spread of its own."""
 
-    replaces: ClassVar = {"index.rules.Rules.spread_ms_of": _of_topic}
+    replaces: ClassVar = {"index.rules.rules.Rules.spread_ms_of": _of_topic}
 
 
 class _CountsFromLeaving(Series):
@@ -90,7 +90,7 @@ class _AsksWhenItLeaves(Names):
 class DueWhenItLeaves(Wrong):
     """Compares deliver-if-due with the shifted due time of a schedule, where the due time it asked for counts."""
 
-    replaces: ClassVar = {"index.named.Names": _AsksWhenItLeaves}
+    replaces: ClassVar = {"index.named.named.Names": _AsksWhenItLeaves}
 
 
 class _PagesAll(Names):
@@ -102,7 +102,7 @@ class _PagesAll(Names):
 class PagedThoughSpread(Wrong):
     """Writes pages of ids that leave out the due time for which a spread schedule asked."""
 
-    replaces: ClassVar = {"index.named.Names": _PagesAll}
+    replaces: ClassVar = {"index.named.named.Names": _PagesAll}
 
 
 ALL: tuple[type[Wrong], ...] = (

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 from confluent_kafka.admin import NewTopic
 
-from index.bucket import Manifest
-from index.record import Record
-from index.rules import Rules
-from index.schedule import Rejection, due_ms_of
+from index.buckets.bucket import Manifest
+from index.protocol.record import Record
+from index.protocol.schedule import Rejection, due_ms_of
+from index.rules.rules import Rules
 from sidecar.dev.demo.router import config_text
 from sidecar.kafka.client.admin import log_range, uncommitted_end
-from snapshots.segment import StoredEntry, decode_segment
-from snapshots.staged import Intent, StagedBucket, fold_staged
+from snapshots.segments.segment import StoredEntry, decode_segment
+from snapshots.state.staged import Intent, StagedBucket, fold_staged
 from spark_backfill import cluster, settings
 from spark_backfill.buckets.job import Job
 from spark_backfill.build import index_job, scope

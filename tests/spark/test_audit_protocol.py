@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from index.headers import PRESETS, Alias, HeaderRole, Unit
-from index.rules import Rules, Schedule
+from index.protocol.headers import PRESETS, Alias, HeaderRole, Unit
+from index.rules.rules import Rules, Schedule
 from sidecar.dev.audit import record as single
 from spark_backfill.audit.protocol import (
     AT_ONCE,

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
-from snapshots.manifest import decode_manifest
+from snapshots.segments.manifest import decode_manifest
 from spark_backfill.build import index_job
 from spark_backfill.build.index_job import Options
 from spark_backfill.build.scope import Asked

@@ -11,16 +11,16 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
-from index.bucket import Placement
-from index.id_pages import place_in, rows_of
-from index.id_runs import HASH_BYTES
-from index.names import hash_of
-from index.partition import PartitionIndex
-from index.progress import start_of
-from index.record import Record
-from index.schedule import AT_ONCE
-from snapshots.id_pages import decode_page
-from snapshots.staged import Intent, StagedBucket, encode_intent, intent_key
+from index.buckets.bucket import Placement
+from index.named.id_pages import place_in, rows_of
+from index.named.id_runs import HASH_BYTES
+from index.named.names import hash_of
+from index.partition.partition import PartitionIndex
+from index.pending.progress import start_of
+from index.protocol.record import Record
+from index.protocol.schedule import AT_ONCE
+from snapshots.segments.id_pages import decode_page
+from snapshots.state.staged import Intent, StagedBucket, encode_intent, intent_key
 from spark_backfill.build import index_job
 from spark_backfill.build.index_job import Options
 from spark_backfill.build.scope import Asked

@@ -10,8 +10,8 @@ from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
 from sidecar.kafka.client.admin import log_range
-from snapshots.manifest import encode_manifest, manifest_key
-from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
+from snapshots.segments.manifest import encode_manifest, manifest_key
+from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 from spark_backfill import cluster
 from spark_backfill.build import rebuild_job
 from spark_backfill.build.index_job import IndexOutcome, Options

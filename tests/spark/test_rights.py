@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from sidecar.cli.program import cli as router_cli
 from sidecar.cluster.rights.acls import Acl
 from sidecar.dev.demo.router import config_text
-from snapshots.staged import StagedBucket
+from snapshots.state.staged import StagedBucket
 from spark_backfill import settings
 from spark_backfill.build import index_job, rebuild_job
 from spark_backfill.build.index_job import Options

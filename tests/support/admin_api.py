@@ -10,7 +10,7 @@ import httpx
 from starlette.types import ASGIApp
 
 from index.errors import ConfigError
-from index.headers import Headers
+from index.protocol.headers import Headers
 from sidecar.config.model import Config
 from sidecar.http.api.application import application
 from sidecar.http.api.backend import Backend, Services

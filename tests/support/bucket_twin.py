@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from index.batch import Batch, Installation, Installs
-from index.bucket import Manifest, Placement, SegmentRef
-from index.bucket_rules import SealRules, cut, to_merge
-from index.partition import PartitionIndex
-from index.pending import CHUNK_BITS, NO_LIMIT, Entry
-from index.progress import Position, Progress
+from index.buckets.bucket import Manifest, Placement, SegmentRef
+from index.buckets.bucket_rules import SealRules, cut, to_merge
+from index.partition.batch import Batch, Installation, Installs
+from index.partition.partition import PartitionIndex
+from index.pending.pending import CHUNK_BITS, NO_LIMIT, Entry
+from index.pending.progress import Position, Progress
 from tests.support.partition_twin import PAYLOAD_BYTES, Row, Twin
 from tests.support.runs import SMALL_RUNS
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from index.headers import PRESETS, Alias, HeaderRole, Unit
-from index.rules import Rules, TargetRule
-from index.unreadable import examined
+from index.protocol.headers import PRESETS, Alias, HeaderRole, Unit
+from index.rules.rules import Rules, TargetRule
+from index.rules.unreadable import examined
 from sidecar.engine.intake.deciding import PACKED_BYTES
 
 NOW_MS = 1_800_000_000_000

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from confluent_kafka import cimpl
 
-from index.headers import Headers
-from index.unreadable import RawHeader, count_headers, decode_headers, examined
+from index.protocol.headers import Headers
+from index.rules.unreadable import RawHeader, count_headers, decode_headers, examined
 from sidecar.kafka.reading.handed_over import headers_as_handed_over
 from sidecar.kernel._fetching import Reader
 from sidecar.kernel.librdkafka import READING, address_of, memory_file

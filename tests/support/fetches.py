@@ -5,7 +5,7 @@ from typing import cast
 
 from confluent_kafka import KafkaError, Message
 
-from index.rules import Rules
+from index.rules.rules import Rules
 from sidecar.kafka.reading.tails import Fetch
 
 NOW_MS = 1_800_000_000_000

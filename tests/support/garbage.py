@@ -4,8 +4,8 @@ import random
 import sys
 from typing import Any
 
-from index.headers import NATIVE, StrippedNames
-from index.schedule import KEEP_KEY
+from index.protocol.headers import NATIVE, StrippedNames
+from index.protocol.schedule import KEEP_KEY
 from sidecar.kernel.choice import Kernel
 from sidecar.kernel.librdkafka import WatchedProducer
 

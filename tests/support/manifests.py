@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from index.bucket import Bucket, Manifest, Placement, SegmentRef
-from index.pending import Entry
-from index.progress import BEFORE_ALL, Position
+from index.buckets.bucket import Bucket, Manifest, Placement, SegmentRef
+from index.pending.pending import Entry
+from index.pending.progress import BEFORE_ALL, Position
 
 Place = tuple[int, int]
 

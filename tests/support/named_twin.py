@@ -14,19 +14,19 @@ from typing import ClassVar, NamedTuple
 
 from pyroaring import BitMap64
 
-from index.batch import Batch, Installation
-from index.bucket import Manifest, Placement, SegmentRef
-from index.bucket_rules import SealRules, cut, to_merge
-from index.id_pages import ROW_BYTES, IdPage, IdPageRef, cut_rows, rows_in_order, rows_of
-from index.id_runs import HASH_BYTES
-from index.mask import Mask
-from index.names import hash_of
-from index.partition import PartitionIndex
-from index.pending import Entry
-from index.progress import Position, Progress, start_of
-from index.receipts import Receipt
-from index.record import Record
-from index.schedule import Action, Control
+from index.buckets.bucket import Manifest, Placement, SegmentRef
+from index.buckets.bucket_rules import SealRules, cut, to_merge
+from index.named.id_pages import ROW_BYTES, IdPage, IdPageRef, cut_rows, rows_in_order, rows_of
+from index.named.id_runs import HASH_BYTES
+from index.named.mask import Mask
+from index.named.names import hash_of
+from index.named.receipts import Receipt
+from index.partition.batch import Batch, Installation
+from index.partition.partition import PartitionIndex
+from index.pending.pending import Entry
+from index.pending.progress import Position, Progress, start_of
+from index.protocol.record import Record
+from index.protocol.schedule import Action, Control
 from tests.support.runs import SMALL_RUNS
 
 FIRST_OFFSET = 1_000

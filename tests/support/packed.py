@@ -4,9 +4,9 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from index.target_counts import Route
+from index.buckets.target_counts import Route
 from sidecar.engine.payload.records import Payload, packed
-from snapshots.rows import RowPacker
+from snapshots.segments.rows import RowPacker
 
 ONE, OTHER = RowPacker(), RowPacker()
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from index.batch import Batch
-from index.partition import PartitionIndex
-from index.progress import Position, Progress, start_of
+from index.partition.batch import Batch
+from index.partition.partition import PartitionIndex
+from index.pending.progress import Position, Progress, start_of
 from tests.support.runs import SMALL_RUNS
 
 FIRST_OFFSET = 1_000

@@ -1,10 +1,10 @@
 """Records of one topic, decided, whole or packed."""
 
-from index.record import Record
-from index.rules import Rules
-from index.schedule import Schedule
+from index.protocol.record import Record
+from index.protocol.schedule import Schedule
+from index.rules.rules import Rules
 from sidecar.engine.payload.records import Packed, Payload, packed, scheduled, size_of
-from snapshots.rows import RowPacker
+from snapshots.segments.rows import RowPacker
 
 RULES = Rules(topic="d", default_target="t", allowed_targets=("other",))
 NOW_MS = 1_800_000_000_000

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from index.progress import Position
+from index.pending.progress import Position
 
 
 class NothingStored:

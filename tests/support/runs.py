@@ -5,8 +5,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from index.pending import Entry
-from index.run import ListRun, Run, Runs
+from index.pending.pending import Entry
+from index.pending.run import ListRun, Run, Runs
 
 P = TypeVar("P")
 

@@ -6,11 +6,11 @@ It prints how many the kernel has decoded, and how many it has left to Python.
 import random
 import sys
 
-from index.bucket import Placement
-from index.record import Record
+from index.buckets.bucket import Placement
+from index.protocol.record import Record
 from snapshots.envelope import Kind, unwrap
-from snapshots.rows import RowPacker, encode_rows
-from snapshots.segment import encode_segment
+from snapshots.segments.rows import RowPacker, encode_rows
+from snapshots.segments.segment import encode_segment
 
 _BYTES = (0x00, 0x01, 0x7F, 0x80, 0xFF)
 

@@ -4,13 +4,13 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from index.bucket import DueMarks, Manifest, Placement, SegmentRef
-from index.id_pages import IdPageRef
-from index.id_runs import HASH_BYTES
-from index.progress import Position
-from index.record import Record
+from index.buckets.bucket import DueMarks, Manifest, Placement, SegmentRef
+from index.named.id_pages import IdPageRef
+from index.named.id_runs import HASH_BYTES
+from index.pending.progress import Position
+from index.protocol.record import Record
 from snapshots.envelope import Kind, unwrap, wrap
-from snapshots.segment import StoredEntry
+from snapshots.segments.segment import StoredEntry
 from tests.support.paths import GOLDEN
 
 DUE_MS = 1_800_000_000_000

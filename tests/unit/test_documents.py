@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from index.errors import ConfigError
-from index.headers import NATIVE, PRESETS, HeaderRole
-from index.rules_stored import KNOWN_VERSIONS, RULES_OF_0_1_0, RULES_VERSION
-from index.schedule import Reason
+from index.protocol.headers import NATIVE, PRESETS, HeaderRole
+from index.protocol.schedule import Reason
+from index.rules.rules_stored import KNOWN_VERSIONS, RULES_OF_0_1_0, RULES_VERSION
 from sidecar.policies.policy import KEYS, ScopeKind, policy_of, target_scope, topic_scope
 from sidecar.policies.policy import Scope as PolicyScope
 from tests.support.paths import ROOT

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from index.targets import STATE_ENDING, matches, of_scheme
+from index.rules.targets import STATE_ENDING, matches, of_scheme
 from sidecar.cluster.topics.findings import Finding, ok, warn
 from sidecar.config.model import Config
 
@@ -14,7 +14,7 @@ def findings(config: Config, existing: Iterable[str]) -> Iterator[Finding]:
     """Yield the findings about the existing topics of other routers, recognized by the topics beside a delay topic.
 
     Delay topics of other routers stay allowed, since a user may chain delay topics on purpose: a record that comes back
-    without a time is rejected after some rounds (see index.released_headers).
+    without a time is rejected after some rounds (see index.protocol.released_headers).
     """
     own, existing = config.forbidden_targets(), [*existing]
     others = sorted({name for name in existing if of_scheme(name)} - own)

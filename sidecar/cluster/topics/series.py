@@ -1,7 +1,7 @@
 """Finds the recurring schedules of a delay partition whose state is lost or given up.
 
 The key that signs their occurrences comes from the state if its progress can still be read, otherwise from the copy in
-the snapshots topic (:mod:`snapshots.series_key`).
+the snapshots topic (:mod:`snapshots.state.series_key`).
 """
 
 from collections.abc import Iterator
@@ -11,15 +11,15 @@ from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 
 from index.errors import FormatError
-from index.record import Record
-from index.series_in_log import SeriesInLog, series_in_log
+from index.named.series_in_log import SeriesInLog, series_in_log
+from index.protocol.record import Record
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.kafka.client import clients
 from sidecar.kafka.client.admin import log_range
 from sidecar.kafka.reading.scan import PartitionScan, read_settled
-from snapshots.series_key import COPY_KEY, decode_copy
-from snapshots.state import PROGRESS_KEY, series_key_of
+from snapshots.state.series_key import COPY_KEY, decode_copy
+from snapshots.state.state import PROGRESS_KEY, series_key_of
 
 
 def kept_key(config: Config, topic: DelayTopicConfig, partition: int, admin: AdminClient) -> bytes:

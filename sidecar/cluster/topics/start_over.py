@@ -5,7 +5,7 @@ again. The router then indexes the delay topic again from its start, and **relea
 released before.
 
 Recurring schedules go on where they stood: the new state has the key that signs their occurrences, and knows which
-occurrences in the log have left (:mod:`index.series_in_log`).
+occurrences in the log have left (:mod:`index.named.series_in_log`).
 
 The work takes one transaction under the partition's own transactional.id. The transaction fences the owner of the
 partition, writes a tombstone for every key found in the state partition, and a fresh progress with the present rules.
@@ -22,9 +22,9 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from index.errors import ConfigError, DelayRouterError
-from index.progress import start_of
-from index.rule_history import RuleHistory
-from index.series_in_log import SeriesInLog
+from index.named.series_in_log import SeriesInLog
+from index.pending.progress import start_of
+from index.rules.rule_history import RuleHistory
 from sidecar.cluster.topics.series import kept_key, series_of
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
@@ -32,10 +32,10 @@ from sidecar.kafka.client import clients
 from sidecar.kafka.client.admin import TopicFacts, log_range, parse_place, topic_facts, uncommitted_end
 from sidecar.kafka.client.errors import Verdict, classify, error_of
 from sidecar.kafka.reading.scan import read_settled
-from snapshots.inventory import Inventory
-from snapshots.mask import mask_records
-from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
-from snapshots.transit import encode_transit
+from snapshots.state.inventory import Inventory
+from snapshots.state.mask import mask_records
+from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
+from snapshots.state.transit import encode_transit
 
 ATTEMPTS: Final = 3
 """A running router takes its partition back; the router and this command may fence each other once or twice."""

@@ -1,5 +1,5 @@
-"""Writes the pages of ids (:mod:`index.id_pages`) of one partition behind the segments of a bucket, and reads them
-back.
+"""Writes the pages of ids (:mod:`index.named.id_pages`) of one partition behind the segments of a bucket, and reads
+them back.
 """
 
 from collections import OrderedDict
@@ -10,14 +10,14 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 
 import structlog
 
-from index.bucket import Manifest
+from index.buckets.bucket import Manifest
 from index.errors import FormatError
-from index.id_pages import ROW_BYTES, IdPage, IdPageRef, rows_in_order, rows_of_a_page
-from index.id_runs import Places
-from index.record import Record
+from index.named.id_pages import ROW_BYTES, IdPage, IdPageRef, rows_in_order, rows_of_a_page
+from index.named.id_runs import Places
+from index.protocol.record import Record
 from sidecar.engine.limits import Limits
 from sidecar.engine.ports import Records
-from snapshots.id_pages import EncodedPage, IdPageWriter, decode_page, encode_pages
+from snapshots.segments.id_pages import EncodedPage, IdPageWriter, decode_page, encode_pages
 
 T = TypeVar("T")
 

@@ -1,13 +1,13 @@
 """Reads, when a control asks, at which positions the buckets hold records of an id.
 
 Intake stops meanwhile, since a control holds for the records in front of it; releases continue. A bucket with pages of
-its ids (:mod:`index.id_pages`) needs only the pages that may have the id of the control or one of the ids that come
-next. These pages are read together, since each read waits for a round trip.
+its ids (:mod:`index.named.id_pages`) needs only the pages that may have the id of the control or one of the ids that
+come next. These pages are read together, since each read waits for a round trip.
 
 A bucket that 0.1.0 sealed has no pages. The first control causes a read of all its ids from its segments, and they are
-kept. The ids of a bucket that is sealed from then on without pages are known without reading (:mod:`index.names`). A
-bucket whose pages are damaged or gone is handled in the same way: a page that cannot be trusted tells nothing about
-pending records.
+kept. The ids of a bucket that is sealed from then on without pages are known without reading
+(:mod:`index.named.names`). A bucket whose pages are damaged or gone is handled in the same way: a page that cannot be
+trusted tells nothing about pending records.
 
 Where segments only point to the delay topic, the delay topic is read in its own order instead, because each segment has
 records of the whole range of its bucket. Records found there that have already left do no harm, since the caller checks
@@ -23,15 +23,15 @@ from typing import Final, TypeAlias
 
 from pyroaring import BitMap64
 
-from index.bucket import Bucket, Manifest
+from index.buckets.bucket import Bucket, Manifest
 from index.errors import ClusterError, ClusterTrouble, FormatError
-from index.id_lookup import IdLookup
-from index.id_pages import Sought
-from index.id_runs import insert
-from index.names import AnyPlaces, hash_of
-from index.progress import Position
-from index.record import Record
-from index.schedule import Schedule, schedule_of
+from index.named.id_lookup import IdLookup
+from index.named.id_pages import Sought
+from index.named.id_runs import insert
+from index.named.names import AnyPlaces, hash_of
+from index.pending.progress import Position
+from index.protocol.record import Record
+from index.protocol.schedule import Schedule, schedule_of
 from sidecar.engine.buckets.id_pages import IdPageSource
 from sidecar.engine.buckets.loading import Loading
 from sidecar.engine.buckets.segments import SegmentSource, keep_nothing

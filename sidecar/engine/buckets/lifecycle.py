@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 
-from index.batch import Installation
-from index.bucket import Bucket
-from index.bucket_rules import PlacementRule, to_merge, to_write_inline
-from index.progress import Position
+from index.buckets.bucket import Bucket
+from index.buckets.bucket_rules import PlacementRule, to_merge, to_write_inline
+from index.partition.batch import Installation
+from index.pending.progress import Position
 from sidecar import failpoints
 from sidecar.engine.buckets.id_pages import IdPageSource
 from sidecar.engine.buckets.ids import StoredIds
@@ -31,8 +31,8 @@ from sidecar.engine.context import PartitionContext
 from sidecar.engine.payload.ledger import PartitionLedger
 from sidecar.engine.ports import Pool, Records
 from sidecar.engine.release.transaction import Request
-from snapshots.codec import SegmentCodec
-from snapshots.manifest import manifest_key
+from snapshots.segments.codec import SegmentCodec
+from snapshots.segments.manifest import manifest_key
 
 
 class Housekeeping:

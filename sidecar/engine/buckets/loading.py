@@ -10,11 +10,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from index.bucket import Bucket, Manifest
+from index.buckets.bucket import Bucket, Manifest
 from index.errors import ClusterError, ClusterTrouble, RefusedError, changed_on_disk
-from index.pending import Entry
-from index.pending_set import PendingSet
-from index.progress import Position
+from index.partition.pending_set import PendingSet
+from index.pending.pending import Entry
+from index.pending.progress import Position
 from sidecar import failpoints
 from sidecar.engine.buckets.segments import SegmentSource
 from sidecar.engine.context import PartitionContext

@@ -13,19 +13,19 @@ from concurrent.futures import Future
 from contextlib import closing
 from typing import Any, Protocol, TypeAlias
 
-from index.bucket import Manifest
+from index.buckets.bucket import Manifest
 from index.errors import ClusterError, ClusterTrouble
-from index.id_pages import rows_of
-from index.progress import Position
-from index.record import Record
-from index.run import ListRun, Run
-from index.unreadable import UnreadableHeaders
+from index.named.id_pages import rows_of
+from index.pending.progress import Position
+from index.pending.run import ListRun, Run
+from index.protocol.record import Record
+from index.rules.unreadable import UnreadableHeaders
 from sidecar.engine.buckets.id_pages import IdPageSource
 from sidecar.engine.buckets.segments import SegmentSource
 from sidecar.engine.ports import Pool, ReadEach, Records
-from snapshots.rows import RowPacker
-from snapshots.segment import StoredEntry
-from snapshots.writing import record_size
+from snapshots.segments.rows import RowPacker
+from snapshots.segments.segment import StoredEntry
+from snapshots.segments.writing import record_size
 
 FIRST_POINTED = 16
 """Number of pointed-to records that are read together while their size is unknown."""

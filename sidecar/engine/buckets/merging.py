@@ -20,15 +20,15 @@ from typing import Any, Generic, TypeVar
 
 from pyroaring import BitMap64
 
-from index.batch import Installation
-from index.bucket import Bucket, Manifest, Placement
-from index.bucket_rules import MOST_SEGMENTS, SealRules, cut_runs
+from index.buckets.bucket import Bucket, Manifest, Placement
+from index.buckets.bucket_rules import MOST_SEGMENTS, SealRules, cut_runs
+from index.buckets.target_counts import in_proportion
 from index.errors import FormatError
-from index.id_pages import place_bytes, place_in
-from index.id_runs import HASH_BYTES
-from index.progress import Position
-from index.run import merged
-from index.target_counts import in_proportion
+from index.named.id_pages import place_bytes, place_in
+from index.named.id_runs import HASH_BYTES
+from index.partition.batch import Installation
+from index.pending.progress import Position
+from index.pending.run import merged
 from sidecar.engine.buckets.id_pages import WrittenIds
 from sidecar.engine.buckets.merge_reading import IdsAhead, MergedRun, MergeReads, PointedRecords, SourceAhead
 from sidecar.engine.limits import Limits
@@ -36,12 +36,12 @@ from sidecar.engine.payload.packed_run import PackedRun
 from sidecar.engine.payload.packing import unpacked
 from sidecar.engine.payload.records import Packed
 from sidecar.engine.ports import Handover
-from snapshots.codec import PYTHON_CODEC, SegmentCodec
-from snapshots.id_pages import EncodedPage, encode_pages, id_page_key
-from snapshots.manifest import segment_key
-from snapshots.rows import RowPacker
-from snapshots.segment import StoredEntry
-from snapshots.writing import COLUMN_BYTES, Encoded, SegmentWriter, record_size
+from snapshots.segments.codec import PYTHON_CODEC, SegmentCodec
+from snapshots.segments.id_pages import EncodedPage, encode_pages, id_page_key
+from snapshots.segments.manifest import segment_key
+from snapshots.segments.rows import RowPacker
+from snapshots.segments.segment import StoredEntry
+from snapshots.segments.writing import COLUMN_BYTES, Encoded, SegmentWriter, record_size
 
 M = TypeVar("M", Encoded, EncodedPage)
 

@@ -14,21 +14,21 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
-from index.batch import Installation
-from index.bucket import Placement
-from index.bucket_rules import SealRules, cut_runs, placement_of
-from index.id_runs import NO_PLACES, Places
-from index.progress import Position
-from index.run import Run
-from index.target_counts import Route, count_routes
-from index.unsealed import Unsealed
+from index.buckets.bucket import Placement
+from index.buckets.bucket_rules import SealRules, cut_runs, placement_of
+from index.buckets.target_counts import Route, count_routes
+from index.named.id_runs import NO_PLACES, Places
+from index.partition.batch import Installation
+from index.pending.progress import Position
+from index.pending.run import Run
+from index.pending.unsealed import Unsealed
 from sidecar.engine.buckets.id_pages import Encode, SealedIds, WrittenIds
 from sidecar.engine.limits import Limits
 from sidecar.engine.payload.packed_run import PackedRun, packed_run, routes_in
 from sidecar.engine.payload.packing import records_of
 from sidecar.engine.payload.records import Packed, Payload
-from snapshots.codec import PYTHON_CODEC, SegmentCodec
-from snapshots.writing import COLUMN_BYTES, Encoded, SegmentWriter, record_size
+from snapshots.segments.codec import PYTHON_CODEC, SegmentCodec
+from snapshots.segments.writing import COLUMN_BYTES, Encoded, SegmentWriter, record_size
 
 BYTES_AT_ONCE = 2 << 20
 """Most bytes of segments in one transaction; releasing waits for the brokers to take it."""

@@ -12,21 +12,31 @@ from typing import TypeAlias, cast
 
 import structlog
 
-from index.bucket import Manifest, Placement, SegmentRef
+from index.buckets.bucket import Manifest, Placement, SegmentRef
 from index.errors import FormatError, RefusedError
-from index.pending import Entry
-from index.record import Record
-from index.rule_history import RuleHistory
-from index.rules_by_column import decide_alike
-from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Control, Decision, Rejection, Schedule, due_ms_of, schedule_of
-from index.unreadable import UnreadableHeaders, decide
+from index.pending.pending import Entry
+from index.protocol.record import Record
+from index.protocol.schedule import (
+    AT_ONCE,
+    BY_KEY,
+    KEEP_KEY,
+    Control,
+    Decision,
+    Rejection,
+    Schedule,
+    due_ms_of,
+    schedule_of,
+)
+from index.rules.rule_history import RuleHistory
+from index.rules.rules_by_column import decide_alike
+from index.rules.unreadable import UnreadableHeaders, decide
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.payload.packed_run import PackedRun, packed_rows
 from sidecar.engine.payload.records import Scheduled, mean_size, scheduled, size_of
 from sidecar.engine.ports import ReadEach, Records
-from snapshots.codec import PYTHON_CODEC, SegmentCodec
-from snapshots.rows import RowPacker
-from snapshots.segment import Columns, StoredEntry
+from snapshots.segments.codec import PYTHON_CODEC, SegmentCodec
+from snapshots.segments.rows import RowPacker
+from snapshots.segments.segment import Columns, StoredEntry
 
 Keeps: TypeAlias = Callable[[int, int], bool]
 """Says, by its due time and its size, whether a record that was read again in the delay topic is kept in memory."""

@@ -7,9 +7,9 @@ buckets; memory is not searched for them, since it may only know where a record 
 
 from collections.abc import Sequence
 
-from index.bucket import Manifest, Placement
-from index.progress import Position
-from index.record import Record
+from index.buckets.bucket import Manifest, Placement
+from index.pending.progress import Position
+from index.protocol.record import Record
 from sidecar.engine.buckets.segments import SegmentSource
 from sidecar.engine.payload.ledger import PartitionLedger
 from sidecar.engine.ports import Records

@@ -1,10 +1,10 @@
 """Removes data that is no longer needed: tombstones for segments that have left, then the front of the topics.
 
 Segments that the watermark has passed get tombstones, and at last the manifest of their bucket does. The snapshots
-topic and the delay topic are trimmed (``DeleteRecords``) only according to committed progress (:mod:`index.retention`),
-so no crash can remove too much. Nothing waits for the broker: a later turn reads the answer, and a failure is logged
-once, counted, and tried again. Brokers free disk by whole log segments, in a task that runs every five minutes (notes
-on Kafka, 6.4).
+topic and the delay topic are trimmed (``DeleteRecords``) only according to committed progress
+(:mod:`index.buckets.retention`), so no crash can remove too much. Nothing waits for the broker: a later turn reads the
+answer, and a failure is logged once, counted, and tried again. Brokers free disk by whole log segments, in a task that
+runs every five minutes (notes on Kafka, 6.4).
 
 A fenced owner must not remove anything either. The next owner may adopt a bucket that a job had staged, and then the
 bucket is neither staged nor known to the old owner. So the owner has to commit a transaction after it has looked at the
@@ -13,8 +13,8 @@ staged buckets and before it removes anything; a fenced owner cannot commit::
     decide up to where ──► look what jobs need ──► commit ──► remove, also by what the buckets are now
 
 
-The copy of the key that signs occurrences (:mod:`snapshots.series_key`) lies in the part that is removed. The same
-transaction writes the copy anew, and nothing is removed beyond the last copy that was committed.
+The copy of the key that signs occurrences (:mod:`snapshots.state.series_key`) lies in the part that is removed. The
+same transaction writes the copy anew, and nothing is removed beyond the last copy that was committed.
 
 The delay topic is trimmed only where the configuration says so: the records of producers are somebody's data, and
 without them a damaged segment can no longer be restored.
@@ -27,18 +27,18 @@ from typing import Any
 
 import structlog
 
-from index.bucket import Bucket
+from index.buckets.bucket import Bucket
+from index.buckets.retention import Kept, delay_topic_needed_from, snapshots_known_to, snapshots_needed_from
 from index.errors import ClusterError, FormatError, NotYetError
-from index.progress import Progress
-from index.retention import Kept, delay_topic_needed_from, snapshots_known_to, snapshots_needed_from
+from index.pending.progress import Progress
 from sidecar.engine.buckets.merging import page_keys
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.limits import Limits
 from sidecar.engine.payload.ledger import PartitionLedger
 from sidecar.engine.release.transaction import Request
 from sidecar.logs.events import Trouble
-from snapshots.manifest import manifest_key, segment_key
-from snapshots.series_key import encode_copy
+from snapshots.segments.manifest import manifest_key, segment_key
+from snapshots.state.series_key import encode_copy
 
 Remove = Callable[[str, int], "Future[None]"]
 

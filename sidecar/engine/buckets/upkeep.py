@@ -7,9 +7,9 @@ from collections.abc import Generator
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from index.buckets.retention import delay_topic_needed_from
 from index.errors import ClusterError
-from index.retention import delay_topic_needed_from
-from index.survey import Survey, survey
+from index.partition.survey import Survey, survey
 from sidecar.config.retention import Retention
 from sidecar.engine.buckets.hidden_end import HiddenEnd
 from sidecar.engine.buckets.trimming import Trimming

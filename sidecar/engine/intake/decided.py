@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from index.headers import Headers
-from index.pending import Entry
-from index.record import Record
-from index.schedule import Control, Reason, Rejection
+from index.pending.pending import Entry
+from index.protocol.headers import Headers
+from index.protocol.record import Record
+from index.protocol.schedule import Control, Reason, Rejection
 from sidecar.engine.payload.records import Payload, Refused
 
 _NO_TIMESTAMP = -1

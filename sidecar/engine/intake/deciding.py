@@ -8,17 +8,17 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from index.errors import RefusedError
-from index.names import hash_of
-from index.pending import Entry
-from index.record import Record
-from index.rule_history import RuleHistory
-from index.rules import Rules
-from index.schedule import AT_ONCE, Control, Rejection
-from index.unreadable import UnreadableHeaders, decide
+from index.named.names import hash_of
+from index.pending.pending import Entry
+from index.protocol.record import Record
+from index.protocol.schedule import AT_ONCE, Control, Rejection
+from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
+from index.rules.unreadable import UnreadableHeaders, decide
 from sidecar.engine.intake.decided import BadBatch, Controlling, Decided, Fetched, NativeDecider, Rejected, Step
 from sidecar.engine.payload.records import Packed, Payload, Refused, Scheduled, packed, scheduled, size_of
 from sidecar.engine.ports import Budget
-from snapshots.rows import RowPacker
+from snapshots.segments.rows import RowPacker
 
 NEVER = 1 << 63
 """An offset that no log reaches."""

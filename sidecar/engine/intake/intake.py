@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Protocol
 
-from index.pending import Entry
-from index.progress import Position
+from index.pending.pending import Entry
+from index.pending.progress import Position
 from sidecar.clock import Clock
 from sidecar.engine.intake.decided import BadBatch, Controlling, Decided, Indexed, Rejected, stub_of
 from sidecar.engine.intake.deciding import NEVER

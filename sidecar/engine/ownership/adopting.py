@@ -1,4 +1,4 @@
-"""Adopts the buckets that jobs have staged, between the releases of one partition (:mod:`index.adopting`).
+"""Adopts the buckets that jobs have staged, between the releases of one partition (:mod:`index.partition.adopting`).
 
 ::
 
@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from index.adopting import Adoption, adopted
 from index.errors import FormatError
-from index.rule_history import RuleHistory
+from index.partition.adopting import Adoption, adopted
+from index.rules.rule_history import RuleHistory
 from sidecar import failpoints
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.payload.ledger import PartitionLedger
 from sidecar.engine.release.transaction import Request
-from snapshots.staged import StagedBucket
+from snapshots.state.staged import StagedBucket
 
 WITHDRAWN_AT_ONCE = 100
 

@@ -5,19 +5,19 @@ from dataclasses import dataclass, field, replace
 
 from pyroaring import FrozenBitMap64
 
-from index.batch import Installation
-from index.bucket import Manifest
-from index.mask import Mask
-from index.progress import Progress
-from index.rule_history import RuleHistory
-from index.transit import InTransit, Lot
+from index.buckets.bucket import Manifest
+from index.named.mask import Mask
+from index.named.transit import InTransit, Lot
+from index.partition.batch import Installation
+from index.pending.progress import Progress
+from index.rules.rule_history import RuleHistory
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.release.transaction import Outcome, Request, Transaction, Transactions, state_of
-from snapshots.held import HeldEntry
-from snapshots.inventory import InventoryKeeper
-from snapshots.mask import mask_records
-from snapshots.state import StoredState
-from snapshots.transit import encode_transit
+from snapshots.state.held import HeldEntry
+from snapshots.state.inventory import InventoryKeeper
+from snapshots.state.mask import mask_records
+from snapshots.state.state import StoredState
+from snapshots.state.transit import encode_transit
 
 
 @dataclass(frozen=True, slots=True)

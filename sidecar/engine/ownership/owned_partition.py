@@ -2,12 +2,12 @@
 
 from contextlib import ExitStack
 
-from index.adopting import Adoption
-from index.mask import Mask
-from index.partition import PartitionIndex
-from index.progress import BEFORE_ALL
-from index.rule_history import RuleHistory
-from index.transit import Transit
+from index.named.mask import Mask
+from index.named.transit import Transit
+from index.partition.adopting import Adoption
+from index.partition.partition import PartitionIndex
+from index.pending.progress import BEFORE_ALL
+from index.rules.rule_history import RuleHistory
 from sidecar import failpoints
 from sidecar.config.retention import Retention, placement_under
 from sidecar.engine.buckets.id_pages import IdPageSource
@@ -39,7 +39,7 @@ from sidecar.engine.release.screening import Screening
 from sidecar.engine.release.transaction import Request, Timestamps, Transactions
 from sidecar.engine.release.watch import DoubtWatch
 from sidecar.lateness import RecentLateness
-from snapshots.inventory import InventoryKeeper
+from snapshots.state.inventory import InventoryKeeper
 
 
 def take_over(host: Host) -> "OwnedPartition":

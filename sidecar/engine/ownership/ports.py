@@ -10,9 +10,9 @@ from concurrent.futures import Future
 from datetime import tzinfo
 from typing import Protocol
 
-from index.record import Record
-from index.rule_history import RuleHistory
-from index.run import Runs
+from index.pending.run import Runs
+from index.protocol.record import Record
+from index.rules.rule_history import RuleHistory
 from sidecar.engine.buckets.upkeep import Upkeep
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.intake.intake import IdPlaces, Intake
@@ -27,7 +27,7 @@ from sidecar.engine.release.aside import Doubts
 from sidecar.engine.release.gate import Gate
 from sidecar.engine.release.rates import RateLimits
 from sidecar.engine.release.transaction import Transactions
-from snapshots.codec import SegmentCodec
+from snapshots.segments.codec import SegmentCodec
 
 
 class StagedRecords(StagedView, Protocol):

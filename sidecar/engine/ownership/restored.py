@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from index.bucket import Manifest
+from index.buckets.bucket import Manifest
+from index.buckets.retention import Kept, kept_for_backfills
 from index.errors import FormatError
-from index.progress import BEFORE_ALL, Progress
-from index.retention import Kept, kept_for_backfills
-from index.rule_history import RuleHistory
-from index.rules import Rules
+from index.pending.progress import BEFORE_ALL, Progress
+from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
 from sidecar.engine.ports import Stored
-from snapshots.staged import STAGED_PREFIX, StagedBucket, decode_staged, fold_staged
+from snapshots.state.staged import STAGED_PREFIX, StagedBucket, decode_staged, fold_staged
 
 
 @dataclass(frozen=True, slots=True)

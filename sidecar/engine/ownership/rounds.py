@@ -14,9 +14,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from index.pending import Entry
-from index.schedule import AT_ONCE
-from index.transaction_size import TransactionSize
+from index.partition.transaction_size import TransactionSize
+from index.pending.pending import Entry
+from index.protocol.schedule import AT_ONCE
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.intake.decided import BadBatch
 from sidecar.engine.ownership.owned_partition import OwnedPartition

@@ -20,15 +20,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from index.buckets.retention import rules_needed_from
 from index.errors import FormatError, RefusedError
-from index.retention import rules_needed_from
-from index.rule_history import RuleHistory
-from index.rules import Rules
+from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.ownership.settings import SettingsSource, TopicSettings
 from sidecar.engine.payload.ledger import PartitionLedger
 from sidecar.engine.release.transaction import Request
-from snapshots.state import encode_history
+from snapshots.state.state import encode_history
 
 AGAIN_AFTER_S: Final = 30.0
 """The pause before a change is tried again, if the state has no room for it."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from index.bucket import TargetCounts
-from index.progress import Position
-from index.survey import BOUNDS_MS
+from index.buckets.bucket import TargetCounts
+from index.partition.survey import BOUNDS_MS
+from index.pending.progress import Position
 from sidecar.clock import Clock
 
 BOUND_NAMES = (*(str(bound_ms // 1_000) for bound_ms in BOUNDS_MS), "+Inf")
@@ -79,8 +79,8 @@ READY: Final = SERVED | {PartitionState.DRAINED}
 class PartitionStatus:
     """The status of one partition at one moment.
 
-    * ``by_due``: pending records in the ranges of :data:`index.survey.BOUNDS_MS`; ``spread``: in the ranges of
-      SPREAD_BOUNDS_MS; ``by_target``: the same by target. All counts are a few seconds old at most.
+    * ``by_due``: pending records in the ranges of :data:`index.partition.survey.BOUNDS_MS`; ``spread``: in the ranges
+      of SPREAD_BOUNDS_MS; ``by_target``: the same by target. All counts are a few seconds old at most.
     * ``lateness``: recent counts as of :func:`sidecar.lateness.released_within`.
     * ``watermark``: None before the first release.
     * ``held_since_ms``: the earliest due time of the held records; ``held_by_target`` counts them by target.

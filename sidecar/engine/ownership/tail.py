@@ -13,7 +13,7 @@ before it is committed.
 
 from collections.abc import Callable
 
-from index.rule_history import RuleHistory
+from index.rules.rule_history import RuleHistory
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.intake.decided import Indexed
 from sidecar.engine.intake.deciding import NEVER

@@ -15,21 +15,21 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NoReturn, Protocol
 
+from index.buckets.retention import rules_needed_from
 from index.errors import FormatError, RefusedError, StateLostError
-from index.progress import Progress, start_of
-from index.retention import rules_needed_from
-from index.rule_history import RuleHistory
-from index.rules import Rules
-from index.rules_stored import differing
-from index.series_in_log import SeriesInLog
+from index.named.series_in_log import SeriesInLog
+from index.pending.progress import Progress, start_of
+from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
+from index.rules.rules_stored import differing
 from sidecar.config.delay_topic import HOW_TO_DELIVER
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.ownership.origin import Origin
 from sidecar.engine.ownership.restored import restored_from
 from sidecar.engine.ports import Stored
 from sidecar.engine.release.aside import Doubts
-from snapshots.manifest import manifest_key
-from snapshots.state import PROGRESS_KEY, RULES_KEY, StoredState
+from snapshots.segments.manifest import manifest_key
+from snapshots.state.state import PROGRESS_KEY, RULES_KEY, StoredState
 
 
 class Standing(Protocol):

@@ -2,7 +2,7 @@
 
 from typing import TypeAlias
 
-from index.partition import PartitionIndex
+from index.partition.partition import PartitionIndex
 from sidecar.engine.payload.records import Payload, Refused
 
 PartitionLedger: TypeAlias = PartitionIndex[Payload, Refused]

@@ -2,7 +2,7 @@
 
 A run takes some 40 bytes a record beside its row, in half a dozen pieces of memory that are given back as a whole when
 the run is sealed. The rows lie one after the other, as they will in a segment. Runs are joined and put in order as
-columns, by :func:`snapshots.row_columns.in_order` or a faster function with the same result::
+columns, by :func:`snapshots.segments.row_columns.in_order` or a faster function with the same result::
 
     due         │ q │ q │ q │
     offset      │ Q │ Q │ Q │        unsigned, as bitmaps want them
@@ -19,15 +19,15 @@ from itertools import accumulate, pairwise, repeat
 from operator import lt
 from typing import Self, cast
 
-from index.pending import Entry
-from index.run import ListRun, Place, Run, Runs
-from index.run import in_order as entries_in_order
-from index.target_counts import OTHERS, Route
+from index.buckets.target_counts import OTHERS, Route
+from index.pending.pending import Entry
+from index.pending.run import ListRun, Place, Run, Runs
+from index.pending.run import in_order as entries_in_order
 from sidecar.engine.payload.records import PACKED_OVERHEAD_BYTES, Packed, Payload, packed, resident_bytes, routes_of
-from snapshots.codec import SegmentCodec
-from snapshots.row_columns import InOrder, RowColumns, cut_rows, in_order
-from snapshots.rows import RowPacker, SegmentRows
-from snapshots.writing import COLUMN_BYTES, Encoded, joined
+from snapshots.segments.codec import SegmentCodec
+from snapshots.segments.row_columns import InOrder, RowColumns, cut_rows, in_order
+from snapshots.segments.rows import RowPacker, SegmentRows
+from snapshots.segments.writing import COLUMN_BYTES, Encoded, joined
 
 
 class PackedRun:

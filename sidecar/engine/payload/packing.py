@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import cast
 
-from index.pending import Entry
-from index.record import Record
-from index.schedule import schedule_of
+from index.pending.pending import Entry
+from index.protocol.record import Record
+from index.protocol.schedule import schedule_of
 from sidecar.engine.payload.records import Decide, Packed, Payload, Scheduled, scheduled, size_of
-from snapshots.rows import RowPacker, unpack_rows
+from snapshots.segments.rows import RowPacker, unpack_rows
 
 UNPACKED_AT_ONCE = 2_000
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias, cast
 
-from index.pending import Entry
-from index.record import Record
-from index.schedule import BY_KEY, Decision, Rejection, Schedule
-from index.target_counts import Route
-from snapshots.rows import RowPacker
+from index.buckets.target_counts import Route
+from index.pending.pending import Entry
+from index.protocol.record import Record
+from index.protocol.schedule import BY_KEY, Decision, Rejection, Schedule
+from snapshots.segments.rows import RowPacker
 
 RESIDENT_OVERHEAD_BYTES = 500
 """Bytes of memory that a record takes beside its key and value: tuples, header list and strings (measured with

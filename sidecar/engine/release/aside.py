@@ -9,11 +9,11 @@ newer metadata could choose a place in doubt.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from index.partitioner import partition_of_key
-from index.pending import Entry
-from index.record import Record
-from index.recurring import may_recur
-from index.schedule import BY_KEY, KeepKey, Schedule
+from index.pending.pending import Entry
+from index.protocol.partitioner import partition_of_key
+from index.protocol.record import Record
+from index.protocol.recurring import may_recur
+from index.protocol.schedule import BY_KEY, KeepKey, Schedule
 from sidecar.engine.payload.records import Refused, Scheduled
 from sidecar.engine.ports import Place
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from index.pending import Entry
-from index.schedule import AT_ONCE, NO_EXPIRY, Reason, Rejection
+from index.pending.pending import Entry
+from index.protocol.schedule import AT_ONCE, NO_EXPIRY, Reason, Rejection
 from sidecar.engine.payload.records import Scheduled
 
 

@@ -2,8 +2,9 @@
 
 The watermark W passes records in the order of (due, offset), so a waiting record in front of W would hold up all that
 follow. The gate moves such a record aside: the transaction that moves W past it writes it, whole, into the state topic
-(:mod:`snapshots.held`), and the transaction that releases it at last removes it from there. So at every commit a record
-is either after W, or held, or done, even after a crash. A take-over reads held records with the rest of the state.
+(:mod:`snapshots.state.held`), and the transaction that releases it at last removes it from there. So at every commit a
+record is either after W, or held, or done, even after a crash. A take-over reads held records with the rest of the
+state.
 
 ::
 
@@ -44,15 +45,15 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-from index.pending import Entry
-from index.progress import Position
-from index.record import Record
-from index.schedule import AT_ONCE
+from index.pending.pending import Entry
+from index.pending.progress import Position
+from index.protocol.record import Record
+from index.protocol.schedule import AT_ONCE
 from sidecar.engine.limits import Limits
 from sidecar.engine.payload.records import Scheduled, resident_bytes, scheduled, scheduled_size, size_of
 from sidecar.engine.release.aside import Aside, Doubts
 from sidecar.engine.release.rates import RateLimits, TargetLimit
-from snapshots.held import HeldEntry, encode_held, held_key
+from snapshots.state.held import HeldEntry, encode_held, held_key
 
 MAX_HELD_BYTES: Final = 64 * 1_048_576
 HELD_AT_ONCE: Final = 1_000

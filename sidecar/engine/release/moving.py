@@ -1,9 +1,9 @@
 """Moves schedules: writes the schedules that receipts move to the delay partition again, due at another time.
 
 The receipt names the schedule as cancelled and tells its new due time. The same transaction writes the record that
-takes its place, and that record is in transit (:mod:`index.transit`) until it is read. If one transaction moves a
-schedule several times, only the last move is written (:mod:`index.named`). If another control takes the schedule after
-the moves, no move is written.
+takes its place, and that record is in transit (:mod:`index.named.transit`) until it is read. If one transaction moves a
+schedule several times, only the last move is written (:mod:`index.named.named`). If another control takes the schedule
+after the moves, no move is written.
 
 If a schedule cannot be written again, no receipt tells it as moved:
 
@@ -16,16 +16,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from index.moving import moved_occurrence, moved_record
-from index.names import hash_of
-from index.pending import Entry
-from index.progress import Position
-from index.receipts import ControlOutcome, Receipt
-from index.record import Record
-from index.recurring import recurrence_of
-from index.rules import Rules
-from index.schedule import Rejection, schedule_of
-from index.unreadable import as_accepted
+from index.named.names import hash_of
+from index.named.receipts import ControlOutcome, Receipt
+from index.pending.pending import Entry
+from index.pending.progress import Position
+from index.protocol.moving import moved_occurrence, moved_record
+from index.protocol.record import Record
+from index.protocol.recurring import recurrence_of
+from index.protocol.schedule import Rejection, schedule_of
+from index.rules.rules import Rules
+from index.rules.unreadable import as_accepted
 from sidecar.engine.payload.records import Appended, Decide, Refused, Scheduled, scheduled, size_of
 
 RecordsOf = Callable[[Sequence[Position]], Mapping[int, Record | None]]

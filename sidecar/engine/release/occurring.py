@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Final
 
-from index.headers import SERIES
-from index.names import hash_of
-from index.occurrences import (
+from index.named.names import hash_of
+from index.pending.pending import Entry
+from index.protocol.headers import SERIES
+from index.protocol.occurrences import (
     check_cron,
     first_match_ms,
     following,
@@ -22,9 +23,8 @@ from index.occurrences import (
     record_of,
     shortest_period_ms,
 )
-from index.pending import Entry
-from index.record import Record
-from index.recurring import (
+from index.protocol.record import Record
+from index.protocol.recurring import (
     CRON,
     UNTIL,
     ZONE,
@@ -34,8 +34,8 @@ from index.recurring import (
     problem_with,
     recurrence_of,
 )
-from index.rules import Rules
-from index.schedule import Reason, Rejection, Schedule
+from index.protocol.schedule import Reason, Rejection, Schedule
+from index.rules.rules import Rules
 from sidecar.engine.payload.records import Appended, Refused, Scheduled
 
 ZoneOf = Callable[[str], tzinfo]

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from index.batch import Batch
-from index.pending import Entry
-from index.receipts import Receipt
-from index.schedule import Rejection
+from index.named.receipts import Receipt
+from index.partition.batch import Batch
+from index.pending.pending import Entry
+from index.protocol.schedule import Rejection
 from sidecar.engine.payload.records import Payload, Refused, Scheduled, size_of, transaction_bytes
 from sidecar.engine.release.moving import Moves
 from sidecar.engine.release.occurring import Recurring

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn
 
 from index.errors import RefusedError
-from index.pending import Entry
-from index.progress import Position
+from index.pending.pending import Entry
+from index.pending.progress import Position
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.payload.ledger import PartitionLedger
 from sidecar.engine.payload.records import Scheduled
@@ -35,9 +35,9 @@ from sidecar.engine.release.transaction import (
     adoption_in,
     state_of,
 )
-from snapshots.inventory import NOTHING_STORED, InventoryKeeper
-from snapshots.mask import mask_records
-from snapshots.transit import transit_key, transit_keys
+from snapshots.state.inventory import NOTHING_STORED, InventoryKeeper
+from snapshots.state.mask import mask_records
+from snapshots.state.transit import transit_key, transit_keys
 
 MAX_REFUSAL_ROUNDS: Final = 16
 """The most rounds for one transaction. Every second round may be a repetition, and the rejected topic may have limits

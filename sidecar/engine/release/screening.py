@@ -27,13 +27,13 @@ from itertools import chain
 from operator import itemgetter
 from typing import Final
 
-from index.pending import Entry
-from index.record import Record
-from index.recurring import may_recur
-from index.rule_history import RuleHistory
-from index.rules import Rules
-from index.schedule import AT_ONCE, KeepKey, Reason, Rejection, Schedule
-from index.unreadable import as_accepted
+from index.pending.pending import Entry
+from index.protocol.record import Record
+from index.protocol.recurring import may_recur
+from index.protocol.schedule import AT_ONCE, KeepKey, Reason, Rejection, Schedule
+from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
+from index.rules.unreadable import as_accepted
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.payload.packing import whole
 from sidecar.engine.payload.records import Decide, Refused, Scheduled

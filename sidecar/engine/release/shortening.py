@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Container, Iterable
 from typing import Final, TypeVar
 
-from index.receipts import Part, Receipt, receipt_value
-from index.record import Record
-from index.schedule import Rejection
+from index.named.receipts import Part, Receipt, receipt_value
+from index.protocol.record import Record
+from index.protocol.schedule import Rejection
 from sidecar.engine.payload.records import Refused
 
 T = TypeVar("T")

@@ -14,20 +14,20 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, NoReturn, Protocol
 
-from index.adopting import Adoption
-from index.batch import Installs
-from index.pending import Entry
-from index.progress import Position, Progress
-from index.receipts import Receipt
-from index.recurring import Occurrence
-from index.rule_history import RuleHistory
-from index.schedule import Rejection
-from index.transit import InTransit, lots_of
+from index.named.receipts import Receipt
+from index.named.transit import InTransit, lots_of
+from index.partition.adopting import Adoption
+from index.partition.batch import Installs
+from index.pending.pending import Entry
+from index.pending.progress import Position, Progress
+from index.protocol.recurring import Occurrence
+from index.protocol.schedule import Rejection
+from index.rules.rule_history import RuleHistory
 from sidecar.engine.payload.records import Appended, Refused, Scheduled
-from snapshots.inventory import NOTHING_STORED, Inventory
-from snapshots.manifest import encode_manifest, manifest_key
-from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
-from snapshots.transit import encode_transit
+from snapshots.segments.manifest import encode_manifest, manifest_key
+from snapshots.state.inventory import NOTHING_STORED, Inventory
+from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
+from snapshots.state.transit import encode_transit
 
 KeyValue = tuple[bytes, bytes | None]
 """A record of a compacted topic, or a tombstone."""

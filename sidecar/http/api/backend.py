@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 import structlog
 
 from index.errors import ClusterError, ClusterTrouble, ConfigError, DelayRouterError
-from index.headers import Headers
+from index.protocol.headers import Headers
 from sidecar.config.model import Config
 from sidecar.http import problems
 from sidecar.http.api.calls import (

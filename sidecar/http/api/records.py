@@ -15,10 +15,10 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from index.control_headers import NAMES
-from index.headers import CONTROL_PREFIX, Headers, lowered
-from index.rules import Rules
-from index.schedule import AT_ONCE, Rejection, due_ms_of, schedule_of
+from index.protocol.control_headers import NAMES
+from index.protocol.headers import CONTROL_PREFIX, Headers, lowered
+from index.protocol.schedule import AT_ONCE, Rejection, due_ms_of, schedule_of
+from index.rules.rules import Rules
 from sidecar import clock
 from sidecar.http.api import bodies
 from sidecar.http.api.backend import Backend

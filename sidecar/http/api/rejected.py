@@ -15,7 +15,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from index.errors import DelayRouterError
-from index.schedule import Reason
+from index.protocol.schedule import Reason
 from sidecar.http.api import bodies
 from sidecar.http.api.backend import Backend, RejectedRecords
 from sidecar.http.api.shapes import JSON_ONLY, Id, MillisecondsText, Offset, TopicName, milliseconds

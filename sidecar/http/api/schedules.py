@@ -9,8 +9,8 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from index.control_headers import IF_DUE, REPLACE
-from index.headers import CONTROL_PREFIX, Headers
+from index.protocol.control_headers import IF_DUE, REPLACE
+from index.protocol.headers import CONTROL_PREFIX, Headers
 from sidecar.http.api import bodies
 from sidecar.http.api.backend import Backend
 from sidecar.http.api.records import RecordOrder, RecordWrittenAnswer, bytes_of, write

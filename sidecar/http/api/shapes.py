@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final
 from fastapi import Depends, Request
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from index.targets import illegal_topic
-from index.times import parse_number
+from index.protocol.times import parse_number
+from index.rules.targets import illegal_topic
 from sidecar.config.units import InstantMs
 from sidecar.config.value_types import Reason
 from sidecar.http.api.bodies import JSON

@@ -15,7 +15,7 @@ from typing import TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from index.errors import ClusterError, ClusterTrouble
-from index.schedule import Reason
+from index.protocol.schedule import Reason
 
 T = TypeVar("T")
 

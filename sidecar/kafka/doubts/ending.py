@@ -16,7 +16,7 @@ front of it is taken for one of it.
 
 Each step may be the last one of this process. An aborted transaction needs no records in step 4. A committed one is
 aborted, too, and written again, since a commit in step 3 that is interrupted would abort it for good. Its records get
-other offsets; notes of records in transit (:mod:`index.transit`) follow them.
+other offsets; notes of records in transit (:mod:`index.named.transit`) follow them.
 
 Segments cannot be written again, since manifests name their offsets. On a snapshots partition both outcomes are right
 for the router as long as the manifest that names a segment is not committed, so step 3 commits there.
@@ -32,10 +32,10 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from index.errors import DelayRouterError
-from index.headers import DELAY_DUE, DELAY_SOURCE, DELAY_SOURCE_TIMESTAMP, DELAY_SPREAD
-from index.record import Record
-from index.schedule import AT_ONCE
-from index.transit import relocated
+from index.named.transit import relocated
+from index.protocol.headers import DELAY_DUE, DELAY_SOURCE, DELAY_SOURCE_TIMESTAMP, DELAY_SPREAD
+from index.protocol.record import Record
+from index.protocol.schedule import AT_ONCE
 from sidecar import failpoints
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
@@ -48,9 +48,9 @@ from sidecar.kafka.doubts.look import DoubtFinder
 from sidecar.kafka.doubts.shown import Shown, command_of
 from sidecar.kafka.reading.scan import PartitionScan, read_settled
 from sidecar.kafka.writing.transactions import abort, commit, produce
-from snapshots.ending import ENDING_KEY, Ending, encode_ending
-from snapshots.state import StoredState, fold_state
-from snapshots.transit import encode_transit
+from snapshots.state.ending import ENDING_KEY, Ending, encode_ending
+from snapshots.state.state import StoredState, fold_state
+from snapshots.state.transit import encode_transit
 
 ATTEMPTS: Final = 5
 """Most attempts: a running router takes its partition back until it finds the note, so it and the command may fence

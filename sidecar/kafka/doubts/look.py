@@ -12,7 +12,7 @@ from confluent_kafka import IsolationLevel, KafkaError
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from index.errors import NotYetError
-from index.rules import Rules
+from index.rules.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.engine.ports import Place
@@ -20,7 +20,7 @@ from sidecar.engine.release.aside import Doubt, Doubts, PlaceEnds, doubt_of, ope
 from sidecar.kafka.client import clients
 from sidecar.kafka.client.admin import MISSING, REQUEST_TIMEOUT_S, LogOffset, offsets
 from sidecar.kafka.reading.scan import PartitionScan, ScanError, place_of
-from snapshots.state import StoredState
+from snapshots.state.state import StoredState
 
 SETTLED_WITHIN_S: Final = 10.0
 """Longest time that a take-over waits for a settled state before it reports and begins anew."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from sidecar.engine.ports import Place
-from snapshots.ending import Ending
+from snapshots.state.ending import Ending
 
 
 @dataclass(frozen=True, slots=True)

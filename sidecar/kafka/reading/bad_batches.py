@@ -7,7 +7,7 @@ the end of the batch.
 
 A batch that C has passed in this way, and that is read again before S has passed it, is examined anew. Even if it is
 readable by then, by another client or with another ``receive.message.max.bytes``, none of its records is accepted:
-progress names it (:mod:`index.skipped`), since the rejected topic says that it was not delivered.
+progress names it (:mod:`index.pending.skipped`), since the rejected topic says that it was not delivered.
 """
 
 from collections.abc import Callable

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Message
 
-from index.headers import Headers
-from index.unreadable import MAX_HEADERS, UnreadableHeaders, are_plain, count_headers, decode_headers, examined
+from index.protocol.headers import Headers
+from index.rules.unreadable import MAX_HEADERS, UnreadableHeaders, are_plain, count_headers, decode_headers, examined
 
 if TYPE_CHECKING:
     from sidecar.kernel._fetching import Watch

@@ -5,7 +5,7 @@ from itertools import takewhile
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from index.record import Record
+from index.protocol.record import Record
 from sidecar.engine.payload.records import size_of
 from sidecar.engine.ports import Place, ReadEach
 from sidecar.kafka.client.errors import cluster_errors, error_of, is_unreadable, with_cluster_errors

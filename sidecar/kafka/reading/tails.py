@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from index.headers import Headers
+from index.protocol.headers import Headers
 from sidecar.engine.intake.decided import BadBatch
 from sidecar.kafka.client.errors import is_unreadable, require_end
 from sidecar.kafka.reading.bad_batches import too_large

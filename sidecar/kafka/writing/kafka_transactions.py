@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaException
 
-from index.receipts import receipt_record
-from index.record import Record
-from index.schedule import Rejection
-from index.transit import InTransit
+from index.named.receipts import receipt_record
+from index.named.transit import InTransit
+from index.protocol.record import Record
+from index.protocol.schedule import Rejection
 from sidecar.clock import Clock
 from sidecar.engine.release.transaction import Outcome, Refusals, Result, Transaction
 from sidecar.kafka.client.connections import ConnectionLostError

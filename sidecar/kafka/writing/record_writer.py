@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from index.headers import Headers
+from index.protocol.headers import Headers
 from sidecar.config.model import Config
 from sidecar.kafka.client.clients import MAX_MESSAGE_BYTES
 from sidecar.kafka.client.tokens import connection

@@ -28,8 +28,8 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from index.readers import MAX_ID_BYTES
-from index.record import Record
+from index.protocol.readers import MAX_ID_BYTES
+from index.protocol.record import Record
 from sidecar.kafka.client.errors import is_about_record, is_innocent, is_of_this_record, is_too_large
 from sidecar.kafka.writing.transactions import OnDelivery
 

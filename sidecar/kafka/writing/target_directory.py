@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
     TopicDescription,
 )
 
-from index.schedule import Reason, Rejection
+from index.protocol.schedule import Reason, Rejection
 from sidecar.engine.ports import KNOWN_FOR_S, NO_DEMANDS, REFUSED_FOR_S, Demands, Target
 from sidecar.kafka.client.admin import Denied, described
 from sidecar.kafka.client.errors import cluster_errors

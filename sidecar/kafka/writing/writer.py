@@ -6,12 +6,18 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from index.headers import StrippedNames
-from index.pending import Entry
-from index.receipts import Receipt, receipt_record
-from index.released_headers import ReleasedHeaders, receipt_headers, rejected_headers, series_headers, spread_header
-from index.schedule import KEEP_KEY
-from index.transit import InTransit
+from index.named.receipts import Receipt, receipt_record
+from index.named.transit import InTransit
+from index.pending.pending import Entry
+from index.protocol.headers import StrippedNames
+from index.protocol.released_headers import (
+    ReleasedHeaders,
+    receipt_headers,
+    rejected_headers,
+    series_headers,
+    spread_header,
+)
+from index.protocol.schedule import KEEP_KEY
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.payload.records import Appended, Refused, Scheduled
 from sidecar.engine.release.transaction import Transaction

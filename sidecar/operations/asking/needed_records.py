@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaException
 
-from index.bucket import Bucket
+from index.buckets.bucket import Bucket
+from index.buckets.retention import delay_topic_needed_from
 from index.errors import FormatError, RefusedError
-from index.retention import delay_topic_needed_from
 from sidecar.cluster.topics.findings import Finding, counted, error, ok, warn
 from sidecar.cluster.topics.retention import retention_of, wanted_retention_ms
 from sidecar.config.delay_topic import DelayTopicConfig
@@ -22,7 +22,7 @@ from sidecar.kafka.client.admin import Described, TopicFacts
 from sidecar.kafka.client.commands import alter_command
 from sidecar.kafka.client.errors import error_of, text_of
 from sidecar.operations.finding.store import Readers
-from snapshots.state import StoredState, fold_state
+from snapshots.state.state import StoredState, fold_state
 
 MS_PER_S: Final = 1_000
 SHOWN: Final = 3

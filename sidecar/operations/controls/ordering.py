@@ -17,11 +17,11 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
-from index.control_headers import CANCEL, IF_DUE, MOVE
 from index.errors import ConfigError
-from index.headers import Headers
-from index.receipts import ControlOutcome
-from index.schedule import Rejection
+from index.named.receipts import ControlOutcome
+from index.protocol.control_headers import CANCEL, IF_DUE, MOVE
+from index.protocol.headers import Headers
+from index.protocol.schedule import Rejection
 from sidecar import clock
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config

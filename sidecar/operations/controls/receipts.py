@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, IsolationLevel
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from index.errors import ConfigError, DelayRouterError
-from index.headers import DELAY_SOURCE
+from index.protocol.headers import DELAY_SOURCE
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.engine.ports import Place

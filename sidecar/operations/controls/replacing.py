@@ -7,7 +7,7 @@ from typing import TypeAlias
 from confluent_kafka.admin import AdminClient
 
 from index.errors import ConfigError
-from index.receipts import ControlOutcome
+from index.named.receipts import ControlOutcome
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.operations.controls.receipts import (

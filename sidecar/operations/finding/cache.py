@@ -14,13 +14,13 @@ from hashlib import blake2b
 from itertools import takewhile
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from index.bucket import Manifest, SegmentRef
+from index.buckets.bucket import Manifest, SegmentRef
 from index.errors import FormatError
-from index.id_pages import IdPage, IdPageRef
+from index.named.id_pages import IdPage, IdPageRef
 from sidecar.engine.ports import Stored
-from snapshots.manifest import decode_manifest
-from snapshots.segment import StoredEntry
-from snapshots.state import ManifestOf
+from snapshots.segments.manifest import decode_manifest
+from snapshots.segments.segment import StoredEntry
+from snapshots.state.state import ManifestOf
 
 MIB: Final = 1_048_576
 MOST_BLOCK_BYTES: Final = 64 * MIB
@@ -168,7 +168,7 @@ ReadSince = Callable[[int], tuple[Iterable[Stored], int]]
 """Reads a state partition from an offset up to the first open transaction; also returns the offset of that end."""
 
 Fold = Callable[[Iterable[tuple[bytes | None, bytes | None]], ManifestOf], T]
-"""Makes a state of the last value of each key, as :func:`snapshots.state.fold_state` does."""
+"""Makes a state of the last value of each key, as :func:`snapshots.state.state.fold_state` does."""
 
 
 class _State(NamedTuple):

@@ -8,8 +8,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from index.errors import ClusterError, ClusterTrouble, DelayRouterError, FormatError, RefusedError
-from index.progress import start_of
-from index.rule_history import RuleHistory
+from index.pending.progress import start_of
+from index.rules.rule_history import RuleHistory
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.kafka.client.admin import MISSING, topic_ids
@@ -18,7 +18,7 @@ from sidecar.operations.finding.cache import FinderCaches, Incarnation
 from sidecar.operations.finding.store import Allowance, ReaderPool, Readers, StoredPartition
 from sidecar.operations.finding.walk import Walk
 from sidecar.operations.finding.wanted import PagePlace, Pending, ScheduleFilter, SchedulePage
-from snapshots.state import StoredState, fold_state
+from snapshots.state.state import StoredState, fold_state
 
 AT_ONCE_PAGES: Final = 2
 """Each page has consumers of its own and reads a state partition; more pages at a time would delay releases."""

@@ -9,10 +9,10 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from index.bucket import SegmentRef
+from index.buckets.bucket import SegmentRef
 from index.errors import ClusterError, FormatError
-from index.id_pages import IdPage, IdPageRef
-from index.record import Record
+from index.named.id_pages import IdPage, IdPageRef
+from index.protocol.record import Record
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.engine.ports import Place, Stored
@@ -21,8 +21,8 @@ from sidecar.kafka.client.admin import REQUEST_TIMEOUT_S
 from sidecar.kafka.reading.offset_reader import OffsetReader
 from sidecar.kafka.reading.scan import read_part
 from sidecar.operations.finding.cache import FinderCaches, Incarnation
-from snapshots.id_pages import decode_page
-from snapshots.segment import StoredEntry, decode_segment
+from snapshots.segments.id_pages import decode_page
+from snapshots.segments.segment import StoredEntry, decode_segment
 
 MOST_READ: Final = 50_000
 """Bound on the records that are read for one page; the segment in which the page ends is read to its end."""

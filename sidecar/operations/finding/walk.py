@@ -6,7 +6,7 @@
 
 In a bucket the walk reads only the segments that reach behind its watermark and into the wanted due times.
 
-Where an id is wanted, the pages of ids of all buckets tell where its records wait (:mod:`index.id_pages`)::
+Where an id is wanted, the pages of ids of all buckets tell where its records wait (:mod:`index.named.id_pages`)::
 
     held ──► below S: the places that pages name, by offset ──► from S on: blocks in front of C ──► the rest
 
@@ -19,19 +19,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from index.bucket import Manifest, Placement
-from index.headers import HeaderRole
-from index.id_pages import Sought
-from index.names import hash_of
-from index.progress import BEFORE_ALL, Position
-from index.record import Record
-from index.schedule import Schedule
+from index.buckets.bucket import Manifest, Placement
+from index.named.id_pages import Sought
+from index.named.names import hash_of
+from index.pending.progress import BEFORE_ALL, Position
+from index.protocol.headers import HeaderRole
+from index.protocol.record import Record
+from index.protocol.schedule import Schedule
 from sidecar.operations.finding.cache import IdBlocks, Log
 from sidecar.operations.finding.store import Allowance, StoredPartition
 from sidecar.operations.finding.wanted import PagePlace, Pending, ScheduleFilter
-from snapshots.pending import StoredPending
-from snapshots.segment import StoredEntry
-from snapshots.state import StoredState
+from snapshots.segments.segment import StoredEntry
+from snapshots.state.pending import StoredPending
+from snapshots.state.state import StoredState
 
 READ_AGAIN: Final = 200
 """How many records that a segment points to are read from the delay topic at a time."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
 from index.errors import ConfigError
-from index.progress import BEFORE_ALL, Position
-from index.record import Record
-from index.schedule import AT_ONCE, Schedule
+from index.pending.progress import BEFORE_ALL, Position
+from index.protocol.record import Record
+from index.protocol.schedule import AT_ONCE, Schedule
 
 PLACE: Final = re.compile(r"[0-9]{1,9}/(?:held|log)/[0-9]{1,18}(?:/[0-9]{1,18}(?:/-1/-1|/[0-9]{1,18}/[0-9]{1,18}))?")
 """The text of a PagePlace; nothing lies before -1/-1."""

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from confluent_kafka import Message
 
 from index.errors import DelayRouterError
-from index.headers import (
+from index.protocol.headers import (
     DELAY_ERROR,
     DELAY_ERROR_MESSAGE,
     DELAY_OCCURRENCE,
@@ -19,9 +19,9 @@ from index.headers import (
     Headers,
     lowered,
 )
-from index.readers import read_hops
-from index.schedule import Reason
-from index.unreadable import are_plain
+from index.protocol.readers import read_hops
+from index.protocol.schedule import Reason
+from index.rules.unreadable import are_plain
 from sidecar.engine.release.shortening import is_shortened
 from sidecar.kafka.reading.handed_over import readable_headers
 

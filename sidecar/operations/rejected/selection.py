@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from index.errors import ConfigError
-from index.headers import DELAY_REDRIVEN, OURS, HeaderRole, Headers, lowered
-from index.schedule import Reason
+from index.protocol.headers import DELAY_REDRIVEN, OURS, HeaderRole, Headers, lowered
+from index.protocol.schedule import Reason
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.operations.rejected.records import RejectedRecord
 

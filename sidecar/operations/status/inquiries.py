@@ -22,9 +22,9 @@ from typing import Final
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from index.buckets.target_counts import MOST_TARGETS
 from index.errors import ConfigError
-from index.survey import BOUNDS_MS, HOUR_MS, MINUTE_MS, each_step
-from index.target_counts import MOST_TARGETS
+from index.partition.survey import BOUNDS_MS, HOUR_MS, MINUTE_MS, each_step
 from sidecar import clock
 from sidecar.config.model import Config
 from sidecar.engine.ownership.status import PartitionState, PartitionStatus

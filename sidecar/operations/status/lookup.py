@@ -24,11 +24,11 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from index.errors import FormatError
-from index.progress import Position
-from index.receipts import ControlOutcome
-from index.record import Record
-from index.schedule import AT_ONCE, Control, Reason, Rejection, Schedule, due_ms_of, schedule_of
-from index.unreadable import decide
+from index.named.receipts import ControlOutcome
+from index.pending.progress import Position
+from index.protocol.record import Record
+from index.protocol.schedule import AT_ONCE, Control, Reason, Rejection, Schedule, due_ms_of, schedule_of
+from index.rules.unreadable import decide
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.kafka.client import clients
@@ -41,7 +41,7 @@ from sidecar.operations.status.receipt_search import receipt_about
 from sidecar.operations.status.rejected_search import FoundRejection, rejected_code
 from sidecar.operations.status.released_search import released_copy
 from sidecar.operations.status.searching import NotFinished
-from snapshots.state import StoredState, fold_state
+from snapshots.state.state import StoredState, fold_state
 
 AT_ONCE_LOOKUPS: Final = 2
 """Look-ups at a time. Each has clients of its own and reads a state partition, so more of them would delay releases."""

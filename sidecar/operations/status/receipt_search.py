@@ -7,8 +7,8 @@ from typing import NamedTuple
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 
-from index.headers import DELAY_SOURCE
-from index.receipts import ControlOutcome
+from index.named.receipts import ControlOutcome
+from index.protocol.headers import DELAY_SOURCE
 from sidecar.config.model import Config
 from sidecar.kafka.reading.handed_over import readable_headers
 from sidecar.operations.status.searching import look_through

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
-from index.headers import DELAY_SOURCE
+from index.protocol.headers import DELAY_SOURCE
 from sidecar.config.model import Config
 from sidecar.kafka.client.admin import MISSING
 from sidecar.kafka.client.errors import error_of

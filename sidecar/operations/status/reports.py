@@ -23,10 +23,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
 
+from index.buckets.target_counts import OTHERS
 from index.errors import FormatError
-from index.progress import Position
-from index.survey import SPREAD_BOUNDS_MS
-from index.target_counts import OTHERS
+from index.partition.survey import SPREAD_BOUNDS_MS
+from index.pending.progress import Position
 from sidecar.engine.ownership.status import PartitionState, PartitionStatus
 from sidecar.engine.ports import Place
 from sidecar.lateness import LATENESS_BOUNDS_MS

@@ -14,7 +14,7 @@ from typing import Final
 from confluent_kafka import IsolationLevel, Message
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from index.headers import CONTROL_PREFIX, DELAY_SOURCE, Headers, lowered
+from index.protocol.headers import CONTROL_PREFIX, DELAY_SOURCE, Headers, lowered
 from sidecar.config.model import Config
 from sidecar.engine.ports import Place
 from sidecar.kafka.client import clients

@@ -8,9 +8,9 @@ from functools import partial
 
 from confluent_kafka import TopicPartition
 
-from index.record import Record
-from index.rule_history import RuleHistory
-from index.run import Runs
+from index.pending.run import Runs
+from index.protocol.record import Record
+from index.rules.rule_history import RuleHistory
 from sidecar import failpoints
 from sidecar.cluster.topics.check_brokers import too_long_remedy
 from sidecar.cluster.topics.removal import Removal
@@ -49,7 +49,7 @@ from sidecar.process.host.shared import Shared
 from sidecar.process.host.staging import StagedAt, Staging
 from sidecar.process.host.standing import KafkaStanding
 from sidecar.zones import zone_of
-from snapshots.codec import SegmentCodec
+from snapshots.segments.codec import SegmentCodec
 
 SERIES_KEY_BYTES = 16
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from index.retention import Kept
+from index.buckets.retention import Kept
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.engine.ownership.restored import kept_by_backfills

@@ -20,7 +20,7 @@ from sidecar.kafka.client.admin import MISSING, REQUEST_TIMEOUT_S
 from sidecar.kafka.client.errors import error_of, text_of
 from sidecar.kafka.reading.following import TopicFollower
 from sidecar.kafka.reading.scan import AT_ONCE, NO_END, PartitionScan, ScanError, learn_leaders, place_of
-from snapshots.staged import STAGED_PREFIX, StagedBucket, decode_staged
+from snapshots.state.staged import STAGED_PREFIX, StagedBucket, decode_staged
 
 WAIT_S = 0.25
 AGAIN_AFTER_S = 30.0

@@ -6,7 +6,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from index.errors import RefusedError
-from index.series_in_log import SeriesInLog
+from index.named.series_in_log import SeriesInLog
 from sidecar.cluster.topics.series import kept_key, series_of
 from sidecar.cluster.topics.start_over import state_keys
 from sidecar.cluster.topics.topics import BACKFILL, DELAY, RECEIPTS, SNAPSHOTS, STATE
@@ -20,7 +20,7 @@ from sidecar.kafka.client.errors import error_of
 from sidecar.kafka.doubts.look import DoubtFinder
 from sidecar.kafka.reading.scan import read_compacted
 from sidecar.process.host.restoring import read_backfills
-from snapshots.state import StoredState, fold_state
+from snapshots.state.state import StoredState, fold_state
 
 
 class KafkaStanding:

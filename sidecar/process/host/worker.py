@@ -15,7 +15,7 @@ from dataclasses import replace
 import structlog
 
 from index.errors import ClusterError, ClusterTrouble, NotYetError, RefusedError
-from index.transaction_size import TransactionSize
+from index.partition.transaction_size import TransactionSize
 from sidecar import failpoints
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.retention import Retention

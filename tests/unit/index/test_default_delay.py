@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.headers import Headers
-from index.rules import AT_ONCE, Reason, Rejection, Rules, Schedule, TargetRule
-from index.times import INT64_MAX
+from index.protocol.headers import Headers
+from index.protocol.times import INT64_MAX
+from index.rules.rules import AT_ONCE, Reason, Rejection, Rules, Schedule, TargetRule
 
 SENT_MS = 1_767_268_800_000
 DELAY_MS = 300_000

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from index.readers import MAX_ID_BYTES, MAX_PARTITION
-from index.rules import AT_ONCE, BY_KEY, Reason, Rules, Schedule
-from index.rules import KEEP_KEY as RULES_KEEP_KEY
-from index.schedule import NO_EXPIRY, Action, Control, Decision, Rejection, schedule_of
-from index.times import INT64_MAX
+from index.protocol.readers import MAX_ID_BYTES, MAX_PARTITION
+from index.protocol.schedule import NO_EXPIRY, Action, Control, Decision, Rejection, schedule_of
+from index.protocol.times import INT64_MAX
+from index.rules.rules import AT_ONCE, BY_KEY, Reason, Rules, Schedule
+from index.rules.rules import KEEP_KEY as RULES_KEEP_KEY
 from sidecar import producing
 from sidecar.producing import KEEP_KEY, MaxDelayExceeded, cancel, deliver, move
 from tests.support.imports import imports_of

@@ -5,19 +5,19 @@ from collections.abc import Callable
 import pytest
 
 from index.errors import FormatError
-from index.progress import Position, Progress
-from index.rule_history import RuleHistory
-from index.rules import Rules
-from snapshots.ending import decode_ending
-from snapshots.held import decode_held, held_key
-from snapshots.id_pages import parse_page
-from snapshots.inventory import Inventory
-from snapshots.manifest import decode_manifest, manifest_key
-from snapshots.mask import decode_mask, mask_key
-from snapshots.segment import decode_segment
-from snapshots.staged import decode_intent, decode_staged, fold_staged, intent_key, staged_key
-from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress, fold_state
-from snapshots.transit import decode_transit, transit_key
+from index.pending.progress import Position, Progress
+from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
+from snapshots.segments.id_pages import parse_page
+from snapshots.segments.manifest import decode_manifest, manifest_key
+from snapshots.segments.segment import decode_segment
+from snapshots.state.ending import decode_ending
+from snapshots.state.held import decode_held, held_key
+from snapshots.state.inventory import Inventory
+from snapshots.state.mask import decode_mask, mask_key
+from snapshots.state.staged import decode_intent, decode_staged, fold_staged, intent_key, staged_key
+from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress, fold_state
+from snapshots.state.transit import decode_transit, transit_key
 from tests.support.paths import GOLDEN
 from tests.support.stored import flipped, golden
 

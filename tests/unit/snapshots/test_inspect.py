@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from index.bucket import Manifest, Placement
-from index.progress import BEFORE_ALL, Behind, Position, Progress, Skipped
-from index.record import Record
-from index.rule_history import RuleHistory
-from index.rules import Rules
+from index.buckets.bucket import Manifest, Placement
+from index.pending.progress import BEFORE_ALL, Behind, Position, Progress, Skipped
+from index.protocol.record import Record
+from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
 from snapshots.__main__ import main
 from snapshots.envelope import Kind, wrap
-from snapshots.inventory import NOTHING_STORED, Inventory
-from snapshots.manifest import encode_manifest
-from snapshots.segment import encode_segment
+from snapshots.segments.manifest import encode_manifest
+from snapshots.segments.segment import encode_segment
 from snapshots.show import show
-from snapshots.staged import StagedBucket, encode_staged
-from snapshots.state import encode_history, encode_progress
+from snapshots.state.inventory import NOTHING_STORED, Inventory
+from snapshots.state.staged import StagedBucket, encode_staged
+from snapshots.state.state import encode_history, encode_progress
 from tests.support.paths import GOLDEN, ROOT
 from tests.support.stored import DUE_MS, MANIFEST
 

@@ -13,7 +13,7 @@ import pytest
 
 from index.errors import ConfigError
 from sidecar.kernel import jobs
-from snapshots.codec import PYTHON_CODEC
+from snapshots.segments.codec import PYTHON_CODEC
 from spark_backfill import kernel
 from spark_backfill.kernel import GROUP, HOME, INTERFACE, SWITCH, Native, asked, found
 from tests.support.paths import ROOT

@@ -4,7 +4,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from rich.cells import cell_len
 
-from index.survey import BOUNDS_MS
+from index.partition.survey import BOUNDS_MS
 from sidecar.cli import output
 from sidecar.cli.output import (
     LABELS,

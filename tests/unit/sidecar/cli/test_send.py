@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
 
 from index.errors import ConfigError
-from index.schedule import Control, Reason, Rejection, Schedule
+from index.protocol.schedule import Control, Reason, Rejection, Schedule
 from sidecar import clock
 from sidecar.cli import send
 from sidecar.cli.program import cli

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from index.bucket_rules import SealRules
+from index.buckets.bucket_rules import SealRules
 from index.errors import ConfigError
-from index.headers import Alias, HeaderRole, Unit
-from index.rules import Reason, Rejection, Schedule
+from index.protocol.headers import Alias, HeaderRole, Unit
+from index.rules.rules import Reason, Rejection, Schedule
 from sidecar.config.librdkafka_keys import DEBUG_CONTEXTS, HARMLESS, REFUSED
 from sidecar.config.model import Config, load
 from sidecar.config.problems import key_path

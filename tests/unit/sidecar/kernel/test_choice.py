@@ -8,12 +8,12 @@ from confluent_kafka import Producer
 from prometheus_client import generate_latest
 
 from index.errors import ConfigError
-from index.headers import StrippedNames
+from index.protocol.headers import StrippedNames
 from sidecar.kernel import librdkafka
 from sidecar.kernel.choice import Kernel
 from sidecar.kernel.compiled import REVISION, SWITCH
 from sidecar.metrics import Metrics
-from snapshots.codec import PYTHON_CODEC
+from snapshots.segments.codec import PYTHON_CODEC
 from tests.support.paths import ROOT
 
 MODULES = tuple(f"sidecar.kernel.{path.stem}" for path in (ROOT / "sidecar/kernel").glob("_*.pyx"))

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.headers import Headers
-from index.rules import Rules
-from index.schedule import Schedule
-from snapshots.rows import RowPacker
+from index.protocol.headers import Headers
+from index.protocol.schedule import Schedule
+from index.rules.rules import Rules
+from snapshots.segments.rows import RowPacker
 from tests.support.decidable import CONTENTS, NOW_MS, PLAIN, READABLE, RULES, TIMES
 from tests.support.kernel import native_kernel
 

@@ -9,13 +9,13 @@ from confluent_kafka import KafkaError, Message
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from index.headers import Alias, HeaderRole, Headers, Unit
-from index.names import hash_of
-from index.record import Record
-from index.rule_history import RuleEpoch, RuleHistory
-from index.rules import Rules, TargetRule
-from index.schedule import KEEP_KEY, Schedule
-from index.unreadable import UnreadableHeaders
+from index.named.names import hash_of
+from index.protocol.headers import Alias, HeaderRole, Headers, Unit
+from index.protocol.record import Record
+from index.protocol.schedule import KEEP_KEY, Schedule
+from index.rules.rule_history import RuleEpoch, RuleHistory
+from index.rules.rules import Rules, TargetRule
+from index.rules.unreadable import UnreadableHeaders
 from sidecar.engine.intake.decided import Decided
 from sidecar.engine.intake.deciding import NEVER, Deciding
 from sidecar.engine.payload.packing import records_of
@@ -25,7 +25,7 @@ from sidecar.kernel import common_form
 from sidecar.kernel.choice import PYTHON, Kernel
 from sidecar.kernel.common_form import CommonForm
 from sidecar.process.host.budget import PayloadBudget
-from snapshots.rows import MAX_NAMES, RowPacker
+from snapshots.segments.rows import MAX_NAMES, RowPacker
 from tests.support.decidable import CONTENTS, HEADERS, HOUR_MS, NOW_MS, PLAIN, RULES, TIMES
 from tests.support.kernel import native_kernel
 

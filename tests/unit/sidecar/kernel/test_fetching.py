@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from index.errors import ClusterError
-from index.record import Record
-from index.rule_history import RuleHistory
-from index.rules import Rules
-from index.schedule import Reason
-from index.unreadable import UnreadableHeaders, decode_headers
+from index.protocol.record import Record
+from index.protocol.schedule import Reason
+from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
+from index.rules.unreadable import UnreadableHeaders, decode_headers
 from sidecar.engine.intake.decided import Decided, Rejected
 from sidecar.engine.intake.deciding import Deciding
 from sidecar.engine.payload.packing import records_of
@@ -22,7 +22,7 @@ from sidecar.kafka.reading.tails import Fetch, NativeTail, PythonTail, RawFetch,
 from sidecar.kernel.choice import PYTHON, Kernel
 from sidecar.kernel.librdkafka import WatchedConsumer
 from sidecar.process.host.budget import PayloadBudget
-from snapshots.rows import RowPacker
+from snapshots.segments.rows import RowPacker
 from tests.support.kernel import native_kernel
 from tests.support.mock_broker import MockBroker
 

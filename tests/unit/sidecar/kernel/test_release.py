@@ -14,12 +14,12 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.headers import MAX_REMEMBERED, NATIVE, StrippedNames
-from index.pending import Entry
-from index.progress import Position, Progress
-from index.record import Record
-from index.recurring import Occurrence
-from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, NO_EXPIRY, Schedule
+from index.pending.pending import Entry
+from index.pending.progress import Position, Progress
+from index.protocol.headers import MAX_REMEMBERED, NATIVE, StrippedNames
+from index.protocol.record import Record
+from index.protocol.recurring import Occurrence
+from index.protocol.schedule import AT_ONCE, BY_KEY, KEEP_KEY, NO_EXPIRY, Schedule
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.payload.records import Scheduled
 from sidecar.engine.release.transaction import Timestamps, Transaction

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from index.errors import FormatError
-from snapshots.codec import PYTHON_CODEC
 from snapshots.envelope import MAX_BODY_BYTES
-from snapshots.rows import RowPacker
-from snapshots.segment import MAX_ENTRIES
+from snapshots.segments.codec import PYTHON_CODEC
+from snapshots.segments.rows import RowPacker
+from snapshots.segments.segment import MAX_ENTRIES
 from tests.support.kernel import native_kernel
 
 NATIVE = native_kernel().codec

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.target_counts import Route
+from index.buckets.target_counts import Route
 from sidecar.engine.payload.packed_run import packed_runs
-from snapshots.row_columns import RowColumns, in_order
+from snapshots.segments.row_columns import RowColumns, in_order
 from tests.support.kernel import native_kernel
 from tests.support.packed import ONE, kept
 from tests.support.runs import compare, some_entries

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.bucket import Placement
+from index.buckets.bucket import Placement
 from index.errors import FormatError
-from index.record import Record
+from index.protocol.record import Record
 from snapshots.envelope import Kind, unwrap, wrap
-from snapshots.rows import MAX_HEADERS, MAX_NAMES, RowPacker, SegmentRows, decode_rows, encode_rows
-from snapshots.segment import StoredEntry, encode_segment
+from snapshots.segments.rows import MAX_HEADERS, MAX_NAMES, RowPacker, SegmentRows, decode_rows, encode_rows
+from snapshots.segments.segment import StoredEntry, encode_segment
 from tests.support.kernel import native_kernel
 from tests.support.segment_bodies import damaged
 

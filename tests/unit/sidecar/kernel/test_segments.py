@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.bucket import Placement
+from index.buckets.bucket import Placement
 from index.errors import FormatError
-from index.record import Record
+from index.protocol.record import Record
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.proto import segment_pb2
-from snapshots.rows import RowPacker, encode_rows
-from snapshots.segment import Columns, StoredEntry, decode_columns, encode_segment
+from snapshots.segments.rows import RowPacker, encode_rows
+from snapshots.segments.segment import Columns, StoredEntry, decode_columns, encode_segment
 from tests.support.kernel import native_kernel
 from tests.support.segment_bodies import damaged
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from index.errors import ConfigError
-from index.rules import Reason, Rejection, Rules, Schedule
+from index.rules.rules import Reason, Rejection, Rules, Schedule
 from sidecar.config.model import Config
 from sidecar.engine.ownership.settings import TopicSettings
 from sidecar.engine.release.rates import TargetLimit

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_CREATE_TIME, KafkaError, KafkaException, TopicPartition
 
-from index.headers import Headers
+from index.protocol.headers import Headers
 from sidecar.config.model import Config
 from sidecar.kafka.client import clients
 from sidecar.policies.origin import MAX_CHARACTERS, MOST_CHANGES, NOBODY, Change, ChangeOrigin

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from index.errors import ConfigError
-from index.headers import Headers
-from index.pending import Entry
-from index.record import Record
-from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Schedule
+from index.pending.pending import Entry
+from index.protocol.headers import Headers
+from index.protocol.record import Record
+from index.protocol.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Schedule
 from sidecar.config.model import Config
 from sidecar.engine.payload.records import Scheduled
 from sidecar.tracing import releases, start

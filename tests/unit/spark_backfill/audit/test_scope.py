@@ -1,7 +1,7 @@
 """The topics that an audit reads."""
 
-from index.bucket_rules import SealRules
-from index.rules import Rules
+from index.buckets.bucket_rules import SealRules
+from index.rules.rules import Rules
 from spark_backfill.audit.scope import receipts_of
 from spark_backfill.settings import DelayTopic
 

@@ -4,8 +4,8 @@ from random import Random
 
 import pyarrow as pa
 
-from index.headers import Headers
-from index.rules import Rules
+from index.protocol.headers import Headers
+from index.rules.rules import Rules
 from spark_backfill.buckets.controls import MOST_STRETCHES, Span, controls_among, stretches
 from spark_backfill.source import OffsetRange
 

@@ -10,23 +10,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from index.bucket import Placement
-from index.bucket_rules import SealRules
-from index.bucket_rules import cut as index_cut
-from index.bucket_rules import placement_of as index_placement_of
-from index.due_marks import marks_of
-from index.headers import PRESETS
-from index.id_pages import IdPageRef, row, rows_of
-from index.names import hash_of
-from index.progress import Position
-from index.record import Record
-from index.rules import Rules
-from index.schedule import AT_ONCE, Rejection, Schedule, due_ms_of
-from snapshots.codec import PYTHON_CODEC
-from snapshots.id_columns import check_id_pages
-from snapshots.id_pages import encode_pages, parse_page
-from snapshots.segment import StoredEntry, decode_segment
-from snapshots.writing import record_size
+from index.buckets.bucket import Placement
+from index.buckets.bucket_rules import SealRules
+from index.buckets.bucket_rules import cut as index_cut
+from index.buckets.bucket_rules import placement_of as index_placement_of
+from index.buckets.due_marks import marks_of
+from index.named.id_pages import IdPageRef, row, rows_of
+from index.named.names import hash_of
+from index.pending.progress import Position
+from index.protocol.headers import PRESETS
+from index.protocol.record import Record
+from index.protocol.schedule import AT_ONCE, Rejection, Schedule, due_ms_of
+from index.rules.rules import Rules
+from snapshots.segments.codec import PYTHON_CODEC
+from snapshots.segments.id_columns import check_id_pages
+from snapshots.segments.id_pages import encode_pages, parse_page
+from snapshots.segments.segment import StoredEntry, decode_segment
+from snapshots.segments.writing import record_size
 from spark_backfill.buckets import cutting
 from spark_backfill.buckets.cutting import BucketSegment, Cutter, cut, placement_of
 from spark_backfill.buckets.deciding import DecideTask

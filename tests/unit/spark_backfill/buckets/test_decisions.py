@@ -7,12 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from index.headers import Headers
-from index.rules import RULES_VERSION, Rules
-from index.rules_stored import RULES_OF_0_1_0
-from index.schedule import AT_ONCE
-from index.unreadable import MAX_HEADERS
-from snapshots.rows import RowPacker
+from index.protocol.headers import Headers
+from index.protocol.schedule import AT_ONCE
+from index.rules.rules import RULES_VERSION, Rules
+from index.rules.rules_stored import RULES_OF_0_1_0
+from index.rules.unreadable import MAX_HEADERS
+from snapshots.segments.rows import RowPacker
 from spark_backfill.buckets.decisions import ByKernel, ByPython, ControlFoundError, decide, decisions, milliseconds
 from spark_backfill.kernel import chosen
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from index.errors import ConfigError
-from index.progress import Position
+from index.pending.progress import Position
 from spark_backfill.buckets.job import portable
 from spark_backfill.buckets.plan import BucketRange, boundaries, buckets_of, planned
 from spark_backfill.buckets.sampling import MOST_PLACES, places

@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from index.id_pages import IdPageRef
+from index.named.id_pages import IdPageRef
 from spark_backfill.buckets import staging
 from spark_backfill.buckets.job import Job
 from spark_backfill.buckets.staging import INTENT_LASTS_MS, RENEWED_EVERY_MS, Intents, refuse_trimmed

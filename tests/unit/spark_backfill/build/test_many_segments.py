@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from index.bucket import Placement, SegmentRef
-from index.bucket_rules import SealRules, cut
-from index.pending import Entry
-from index.progress import Position
-from index.rules import Rules
+from index.buckets.bucket import Placement, SegmentRef
+from index.buckets.bucket_rules import SealRules, cut
+from index.pending.pending import Entry
+from index.pending.progress import Position
+from index.rules.rules import Rules
 from spark_backfill.buckets import sink, staging
 from spark_backfill.buckets.job import Job
 from spark_backfill.buckets.plan import BucketRange, Slots, buckets_of, segments_of

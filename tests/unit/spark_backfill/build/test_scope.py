@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from index.bucket import Placement, SegmentRef
-from index.bucket_rules import SealRules
+from index.buckets.bucket import Placement, SegmentRef
+from index.buckets.bucket_rules import SealRules
 from index.errors import FormatError
-from index.progress import BEFORE_ALL, Position, Progress
-from index.rule_history import RuleHistory
-from index.rules import Rules
-from snapshots.staged import encode_staged
-from snapshots.state import StoredState
+from index.pending.progress import BEFORE_ALL, Position, Progress
+from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
+from snapshots.state.staged import encode_staged
+from snapshots.state.state import StoredState
 from spark_backfill.buckets import sink
 from spark_backfill.buckets.job import Job
 from spark_backfill.buckets.plan import BucketRange, Slots

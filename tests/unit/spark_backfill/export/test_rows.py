@@ -6,16 +6,16 @@ import pyarrow as pa
 import pytest
 from pyroaring import FrozenBitMap64
 
-from index.bucket import Manifest, Placement, SegmentRef
+from index.buckets.bucket import Manifest, Placement, SegmentRef
 from index.errors import ConfigError
-from index.progress import BEFORE_ALL, Behind, Position, Progress, Skipped
-from index.record import Record
-from index.rule_history import RuleEpoch, RuleHistory
-from index.rules import Rules
-from index.schedule import Schedule
-from snapshots.held import HeldEntry
-from snapshots.pending import StoredPending
-from snapshots.state import StoredState
+from index.pending.progress import BEFORE_ALL, Behind, Position, Progress, Skipped
+from index.protocol.record import Record
+from index.protocol.schedule import Schedule
+from index.rules.rule_history import RuleEpoch, RuleHistory
+from index.rules.rules import Rules
+from snapshots.state.held import HeldEntry
+from snapshots.state.pending import StoredPending
+from snapshots.state.state import StoredState
 from spark_backfill.errors import JobError
 from spark_backfill.export import table
 from spark_backfill.export.rows import (

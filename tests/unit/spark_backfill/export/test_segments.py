@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from index.progress import BEFORE_ALL
+from index.pending.progress import BEFORE_ALL
 from spark_backfill.errors import GoneError
 from spark_backfill.export.segments import SEEK_BEYOND, Segment, _values
 

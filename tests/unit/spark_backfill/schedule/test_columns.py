@@ -3,7 +3,7 @@
 import pytest
 
 from index.errors import ConfigError
-from index.schedule import Reason
+from index.protocol.schedule import Reason
 from spark_backfill.errors import JobError
 from spark_backfill.schedule.columns import checked, parse_mapping
 from spark_backfill.schedule.ledger import NOT_BEGUN, RowsDone, check_same_rows

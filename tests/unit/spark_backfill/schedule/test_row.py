@@ -2,8 +2,8 @@
 
 import pytest
 
-from index.partitioner import partition_of_key
-from index.rules import Rules
+from index.protocol.partitioner import partition_of_key
+from index.rules.rules import Rules
 from spark_backfill.schedule.row import (
     MALFORMED,
     InputRow,

@@ -9,17 +9,17 @@ import pytest
 from pyroaring import BitMap64
 from structlog.testing import capture_logs
 
-from index.bucket import Bucket, Manifest
-from index.bucket_rules import SealRules
+from index.buckets.bucket import Bucket, Manifest
+from index.buckets.bucket_rules import SealRules
 from index.errors import FormatError
-from index.id_pages import IdPage, IdPageRef, Sought, cut_rows, place_in, rows_in_order, rows_of
-from index.id_runs import NO_PLACES, Places
-from index.names import hash_of
-from index.progress import BEFORE_ALL, Position
-from index.record import Record
-from index.run import ListRun
-from index.schedule import BY_KEY, KEEP_KEY, Schedule
-from index.unsealed import Unsealed
+from index.named.id_pages import IdPage, IdPageRef, Sought, cut_rows, place_in, rows_in_order, rows_of
+from index.named.id_runs import NO_PLACES, Places
+from index.named.names import hash_of
+from index.pending.progress import BEFORE_ALL, Position
+from index.pending.run import ListRun
+from index.pending.unsealed import Unsealed
+from index.protocol.record import Record
+from index.protocol.schedule import BY_KEY, KEEP_KEY, Schedule
 from sidecar.engine.buckets.id_pages import IdPageSource
 from sidecar.engine.buckets.merge_reading import MergedRun, StoredSegments
 from sidecar.engine.buckets.merging import Merging
@@ -30,9 +30,9 @@ from sidecar.engine.payload.records import Payload, scheduled
 from sidecar.engine.ports import ReadEach
 from sidecar.kafka.reading.offset_reader import OffsetReader
 from sidecar.process.host.pool import QueuedHandover
-from snapshots.id_pages import encode_page, id_page_key, parse_page
-from snapshots.manifest import encode_manifest, segment_key
-from snapshots.rows import RowPacker
+from snapshots.segments.id_pages import encode_page, id_page_key, parse_page
+from snapshots.segments.manifest import encode_manifest, segment_key
+from snapshots.segments.rows import RowPacker
 from tests.support.manifests import bucket
 
 T = TypeVar("T")

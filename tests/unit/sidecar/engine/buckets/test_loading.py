@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 
 from index.errors import ClusterError, ClusterTrouble, RefusedError
-from index.pending_set import PendingSet
-from index.progress import BEFORE_ALL, Position
-from index.record import Record
-from index.schedule import BY_KEY, KEEP_KEY, Schedule
+from index.partition.pending_set import PendingSet
+from index.pending.progress import BEFORE_ALL, Position
+from index.protocol.record import Record
+from index.protocol.schedule import BY_KEY, KEEP_KEY, Schedule
 from sidecar.engine.buckets.loading import Loading
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.limits import LIMITS

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.bucket import Manifest
+from index.buckets.bucket import Manifest
 from index.errors import ClusterError, ClusterTrouble
-from index.progress import BEFORE_ALL, Position
-from index.record import Record
-from index.run import ListRun
+from index.pending.progress import BEFORE_ALL, Position
+from index.pending.run import ListRun
+from index.protocol.record import Record
 from sidecar.engine.buckets.merge_reading import MergedRun, PointedRecords, SourceAhead, StoredSegments
 from sidecar.engine.ports import ReadEach
-from snapshots.rows import RowPacker
-from snapshots.segment import StoredEntry
-from snapshots.writing import record_size
+from snapshots.segments.rows import RowPacker
+from snapshots.segments.segment import StoredEntry
+from snapshots.segments.writing import record_size
 from tests.support.manifests import manifest
 
 RUN_BYTES = 500

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from index.bucket import NO_MARKS, Bucket, Manifest, Placement
-from index.bucket_rules import MOST_AT_ONCE, MOST_SEGMENTS, SealRules, to_merge, to_write_inline
+from index.buckets.bucket import NO_MARKS, Bucket, Manifest, Placement
+from index.buckets.bucket_rules import MOST_AT_ONCE, MOST_SEGMENTS, SealRules, to_merge, to_write_inline
 from index.errors import FormatError
-from index.progress import BEFORE_ALL, Position
-from index.record import Record
-from index.run import ListRun
+from index.pending.progress import BEFORE_ALL, Position
+from index.pending.run import ListRun
+from index.protocol.record import Record
 from sidecar.engine.buckets import merging
 from sidecar.engine.buckets.merge_reading import MergedRun, StoredSegments
 from sidecar.engine.buckets.merging import Merging
@@ -19,11 +19,11 @@ from sidecar.engine.limits import LIMITS
 from sidecar.engine.payload.packed_run import packed_rows
 from sidecar.engine.ports import ReadEach
 from sidecar.process.host.pool import QueuedHandover
-from snapshots.codec import PYTHON_CODEC
-from snapshots.manifest import encode_manifest, segment_key
-from snapshots.rows import RowPacker, decode_rows
-from snapshots.segment import StoredEntry, decode_segment, encode_segment
-from snapshots.writing import COLUMN_BYTES
+from snapshots.segments.codec import PYTHON_CODEC
+from snapshots.segments.manifest import encode_manifest, segment_key
+from snapshots.segments.rows import RowPacker, decode_rows
+from snapshots.segments.segment import StoredEntry, decode_segment, encode_segment
+from snapshots.segments.writing import COLUMN_BYTES
 from tests.support.manifests import Place, bucket, manifest
 
 RULES = SealRules(time_step_ms=1_000, segment_entries=3, segment_bytes=1_000)

@@ -9,13 +9,13 @@ from unittest.mock import patch
 
 import pytest
 
-from index.bucket import Bucket, Manifest, Placement, SegmentRef
-from index.bucket_rules import SealRules
-from index.progress import BEFORE_ALL, Position
-from index.record import Record
-from index.rule_history import RuleEpoch, RuleHistory
-from index.rules import Rules
-from index.run import ListRun
+from index.buckets.bucket import Bucket, Manifest, Placement, SegmentRef
+from index.buckets.bucket_rules import SealRules
+from index.pending.progress import BEFORE_ALL, Position
+from index.pending.run import ListRun
+from index.protocol.record import Record
+from index.rules.rule_history import RuleEpoch, RuleHistory
+from index.rules.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.buckets.merge_reading import MergedRun, PoolReads, StoredSegments
 from sidecar.engine.buckets.merging import Merging
@@ -24,10 +24,10 @@ from sidecar.engine.limits import LIMITS
 from sidecar.engine.payload.packed_run import PackedRun
 from sidecar.kernel.choice import Kernel
 from sidecar.process.host.pool import QueuedHandover
-from snapshots.codec import PYTHON_CODEC, SegmentCodec
-from snapshots.rows import RowPacker, encode_rows
-from snapshots.segment import StoredEntry, decode_segment, encode_segment
-from snapshots.writing import SegmentWriter, joined
+from snapshots.segments.codec import PYTHON_CODEC, SegmentCodec
+from snapshots.segments.rows import RowPacker, encode_rows
+from snapshots.segments.segment import StoredEntry, decode_segment, encode_segment
+from snapshots.segments.writing import SegmentWriter, joined
 
 CODECS: Final = {"python": PYTHON_CODEC, "chosen": Kernel.chosen({}).codec}
 HISTORY: Final = RuleHistory((RuleEpoch(0, Rules("d", default_target="out")),))

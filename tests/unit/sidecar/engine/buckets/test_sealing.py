@@ -6,17 +6,17 @@ from typing import TypeVar, cast
 
 import pytest
 
-from index.bucket import Manifest, Placement, SegmentRef
-from index.bucket_rules import PlacementRule, SealRules, cut
-from index.due_marks import marks_of
+from index.buckets.bucket import Manifest, Placement, SegmentRef
+from index.buckets.bucket_rules import PlacementRule, SealRules, cut
+from index.buckets.due_marks import marks_of
 from index.errors import RefusedError
-from index.pending import Entry
-from index.progress import Position
-from index.record import Record
-from index.rule_history import RuleHistory
-from index.rules import Rules
-from index.schedule import Schedule
-from index.unsealed import Unsealed
+from index.pending.pending import Entry
+from index.pending.progress import Position
+from index.pending.unsealed import Unsealed
+from index.protocol.record import Record
+from index.protocol.schedule import Schedule
+from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.buckets.id_pages import Encode
 from sidecar.engine.buckets.sealing import Sealing
@@ -26,10 +26,10 @@ from sidecar.engine.payload.packed_run import packed_runs
 from sidecar.engine.payload.records import Payload, Scheduled, packed, scheduled, size_of
 from sidecar.engine.ports import ReadEach
 from sidecar.kafka.reading.offset_reader import OffsetReader
-from snapshots.manifest import segment_key
-from snapshots.rows import RowPacker
-from snapshots.segment import StoredEntry, decode_segment
-from snapshots.writing import MAX_SEGMENT_BYTES, SegmentWriter
+from snapshots.segments.manifest import segment_key
+from snapshots.segments.rows import RowPacker
+from snapshots.segments.segment import StoredEntry, decode_segment
+from snapshots.segments.writing import MAX_SEGMENT_BYTES, SegmentWriter
 
 T = TypeVar("T")
 

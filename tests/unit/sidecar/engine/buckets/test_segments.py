@@ -6,21 +6,21 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from index.bucket import Manifest, Placement
+from index.buckets.bucket import Manifest, Placement
 from index.errors import ClusterError, ClusterTrouble, RefusedError
-from index.pending import Entry
-from index.progress import Position
-from index.record import Record
-from index.rule_history import RuleEpoch, RuleHistory
-from index.rules import Rules
-from index.schedule import AT_ONCE
+from index.pending.pending import Entry
+from index.pending.progress import Position
+from index.protocol.record import Record
+from index.protocol.schedule import AT_ONCE
+from index.rules.rule_history import RuleEpoch, RuleHistory
+from index.rules.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.buckets.segments import SegmentSource, keep_nothing
 from sidecar.engine.payload.records import Scheduled, size_of
 from sidecar.engine.ports import ReadEach
 from sidecar.kafka.reading.offset_reader import OffsetReader
-from snapshots.segment import StoredEntry, encode_segment
-from snapshots.writing import SegmentWriter
+from snapshots.segments.segment import StoredEntry, encode_segment
+from snapshots.segments.writing import SegmentWriter
 from tests.support.stored import flipped
 
 TOPIC = DelayTopicConfig(name="d", default_target="out")

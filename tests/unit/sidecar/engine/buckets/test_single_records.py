@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
-from index.bucket import Bucket
-from index.progress import BEFORE_ALL, Position
-from index.record import Record
+from index.buckets.bucket import Bucket
+from index.pending.progress import BEFORE_ALL, Position
+from index.protocol.record import Record
 from sidecar.engine.buckets.single_records import SingleRecords
 from tests.support.manifests import manifest
 

@@ -9,17 +9,17 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from structlog.testing import capture_logs
 
-from index.bucket import Bucket, Manifest, Placement, SegmentRef
+from index.buckets.bucket import Bucket, Manifest, Placement, SegmentRef
+from index.buckets.retention import Kept
 from index.errors import ClusterError, ClusterTrouble, FormatError, NotYetError
-from index.progress import BEFORE_ALL, Position, Progress
-from index.retention import Kept
+from index.pending.progress import BEFORE_ALL, Position, Progress
 from sidecar.cluster.topics.removal import Removal
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.buckets.trimming import Trimming
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.limits import LIMITS
 from sidecar.metrics import Metrics
-from snapshots.series_key import COPY_KEY, decode_copy
+from snapshots.state.series_key import COPY_KEY, decode_copy
 from tests.support.hand_clock import HandClock
 
 SEGMENTS = (

@@ -9,12 +9,12 @@ import pytest
 from confluent_kafka import KafkaError
 
 from index.errors import ClusterError
-from index.names import hash_of
-from index.partition import PartitionIndex
-from index.progress import Position, Progress, start_of
-from index.record import Record
-from index.rule_history import RuleHistory
-from index.schedule import BY_KEY, KEEP_KEY, Action, Control, Schedule
+from index.named.names import hash_of
+from index.partition.partition import PartitionIndex
+from index.pending.progress import Position, Progress, start_of
+from index.protocol.record import Record
+from index.protocol.schedule import BY_KEY, KEEP_KEY, Action, Control, Schedule
+from index.rules.rule_history import RuleHistory
 from sidecar.clock import SystemClock
 from sidecar.engine.intake.decided import Controlling, Decided
 from sidecar.engine.intake.deciding import Deciding

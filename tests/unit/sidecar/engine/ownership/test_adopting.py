@@ -6,14 +6,14 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from index.adopting import Adoption
-from index.bucket import Manifest, Placement, SegmentRef
+from index.buckets.bucket import Manifest, Placement, SegmentRef
 from index.errors import FormatError
-from index.partition import PartitionIndex
-from index.progress import BEFORE_ALL, Behind, Position, start_of
-from index.rule_history import RuleHistory
-from index.rules import Rules
-from index.schedule import BY_KEY, KEEP_KEY, Schedule
+from index.partition.adopting import Adoption
+from index.partition.partition import PartitionIndex
+from index.pending.progress import BEFORE_ALL, Behind, Position, start_of
+from index.protocol.schedule import BY_KEY, KEEP_KEY, Schedule
+from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.limits import LIMITS
@@ -21,7 +21,7 @@ from sidecar.engine.ownership.adopting import Adopting, BackfillRecord
 from sidecar.engine.payload.ledger import PartitionLedger
 from sidecar.engine.payload.records import scheduled, scheduled_size
 from sidecar.metrics import Metrics
-from snapshots.staged import StagedBucket, staged_key
+from snapshots.state.staged import StagedBucket, staged_key
 from tests.support.hand_clock import HandClock
 
 RULES = Rules("d", default_target="out")

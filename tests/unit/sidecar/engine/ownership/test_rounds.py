@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from index.transaction_size import TransactionSize
+from index.partition.transaction_size import TransactionSize
 from sidecar.engine.ownership.rounds import Rounds
 
 

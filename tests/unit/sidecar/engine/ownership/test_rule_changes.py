@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from index.partition import PartitionIndex
-from index.progress import Position, Progress
-from index.rule_history import RuleEpoch, RuleHistory
-from index.rules import Rules
+from index.partition.partition import PartitionIndex
+from index.pending.progress import Position, Progress
+from index.rules.rule_history import RuleEpoch, RuleHistory
+from index.rules.rules import Rules
 from sidecar.config.model import Config
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.ownership.rule_changes import AGAIN_AFTER_S, RuleChanges

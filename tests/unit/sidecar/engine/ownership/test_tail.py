@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable
 from typing import Any, cast
 
-from index.partition import PartitionIndex
-from index.progress import BEFORE_ALL, Progress, start_of
-from index.rule_history import RuleHistory
-from index.rules import Rules
+from index.partition.partition import PartitionIndex
+from index.pending.progress import BEFORE_ALL, Progress, start_of
+from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.intake.deciding import Deciding

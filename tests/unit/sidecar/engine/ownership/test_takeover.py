@@ -10,11 +10,11 @@ from confluent_kafka import KafkaError, KafkaException
 from pyroaring import FrozenBitMap64
 
 from index.errors import RefusedError, StateLostError
-from index.progress import BEFORE_ALL, Position, Progress
-from index.rule_history import RuleHistory
-from index.rules import Rules
-from index.series_in_log import SeriesInLog
-from index.transit import Transit
+from index.named.series_in_log import SeriesInLog
+from index.named.transit import Transit
+from index.pending.progress import BEFORE_ALL, Position, Progress
+from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
 from sidecar.clock import SystemClock
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.context import PartitionContext
@@ -27,10 +27,10 @@ from sidecar.engine.release.aside import Doubts
 from sidecar.engine.release.transaction import Outcome, Refusals, Result, Transaction
 from sidecar.kafka.writing.transactions import FENCE_WITHIN_S, fence
 from sidecar.metrics import Metrics
-from snapshots.held import held_key
-from snapshots.inventory import NOTHING_STORED, Inventory
-from snapshots.manifest import manifest_key
-from snapshots.state import PROGRESS_KEY, RULES_KEY, StoredState, fold_state
+from snapshots.segments.manifest import manifest_key
+from snapshots.state.held import held_key
+from snapshots.state.inventory import NOTHING_STORED, Inventory
+from snapshots.state.state import PROGRESS_KEY, RULES_KEY, StoredState, fold_state
 from tests.support.stored import MANIFEST, golden
 
 TOPIC = DelayTopicConfig(name="d", default_target="out")

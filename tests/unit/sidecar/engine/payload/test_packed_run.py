@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from index.pending import Entry
-from index.run import ListRun, Run
+from index.pending.pending import Entry
+from index.pending.run import ListRun, Run
 from sidecar.engine.payload.packed_run import PackedRun, packed_run, packed_runs, resident_of, routes_in
 from sidecar.engine.payload.records import Payload, packed, resident_bytes, routes_of
 from tests.support.packed import ONE, OTHER, kept

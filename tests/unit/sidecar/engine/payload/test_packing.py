@@ -4,16 +4,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
-from index.bucket_rules import SealRules
-from index.pending import Entry
-from index.unsealed import Unsealed
+from index.buckets.bucket_rules import SealRules
+from index.pending.pending import Entry
+from index.pending.unsealed import Unsealed
 from sidecar.engine.buckets.sealing import Sealing
 from sidecar.engine.limits import LIMITS
 from sidecar.engine.payload.packed_run import packed_runs
 from sidecar.engine.payload.packing import UNPACKED_AT_ONCE, records_of, whole
 from sidecar.engine.payload.records import Payload, scheduled
-from snapshots.rows import RowPacker
-from snapshots.segment import StoredEntry, decode_segment
+from snapshots.segments.rows import RowPacker
+from snapshots.segments.segment import StoredEntry, decode_segment
 from tests.support.payloads import NOW_MS, decide, loose, record_at, tight
 
 T = TypeVar("T")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from index.pending import Entry
-from index.schedule import BY_KEY, KEEP_KEY, Schedule
+from index.pending.pending import Entry
+from index.protocol.schedule import BY_KEY, KEEP_KEY, Schedule
 from sidecar.engine.payload.records import Payload, packed, scheduled, scheduled_size, transaction_bytes
-from snapshots.rows import RowPacker
+from snapshots.segments.rows import RowPacker
 
 
 def to(*targets: str, size_bytes: int = 100) -> Payload:

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from index.headers import NATIVE, StrippedNames
-from index.names import hash_of
-from index.partition import PartitionIndex
-from index.pending import Entry
-from index.progress import Position, start_of
-from index.record import Record
-from index.rule_history import RuleHistory
-from index.rules import Rules
-from index.schedule import BY_KEY, KEEP_KEY, Action, Control, Reason, Rejection, Schedule
+from index.named.names import hash_of
+from index.partition.partition import PartitionIndex
+from index.pending.pending import Entry
+from index.pending.progress import Position, start_of
+from index.protocol.headers import NATIVE, StrippedNames
+from index.protocol.record import Record
+from index.protocol.schedule import BY_KEY, KEEP_KEY, Action, Control, Reason, Rejection, Schedule
+from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.limits import LIMITS
@@ -34,9 +34,9 @@ from sidecar.kafka.writing.kafka_transactions import KafkaTransactions
 from sidecar.kafka.writing.writer import PartitionWriter
 from sidecar.metrics import Metrics
 from sidecar.zones import zone_of
-from snapshots.inventory import Inventory, InventoryKeeper
-from snapshots.mask import decode_mask
-from snapshots.state import RULES_KEY, encode_history, fold_state
+from snapshots.state.inventory import Inventory, InventoryKeeper
+from snapshots.state.mask import decode_mask
+from snapshots.state.state import RULES_KEY, encode_history, fold_state
 from tests.support.hand_clock import HandClock
 from tests.support.mock_broker import MockBroker, Seen
 
@@ -258,7 +258,7 @@ def test_what_is_due_just_when_it_cannot_be_moved_is_released_by_the_next_transa
     partition: _Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The state topic of this test takes no more than the delay topic.
-    monkeypatch.setattr("snapshots.held.MAX_PART_BYTES", 1_000)
+    monkeypatch.setattr("snapshots.state.held.MAX_PART_BYTES", 1_000)
     partition.decides = SCHEDULE._replace(key=b"own")
     partition.schedule(2)
     # The record is released without the key that makes it too large.

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from index.partitioner import partition_of_key
-from index.pending import Entry
-from index.record import Record
-from index.schedule import BY_KEY, KEEP_KEY, Reason, Rejection, Schedule
+from index.pending.pending import Entry
+from index.protocol.partitioner import partition_of_key
+from index.protocol.record import Record
+from index.protocol.schedule import BY_KEY, KEEP_KEY, Reason, Rejection, Schedule
 from sidecar.engine.payload.records import Refused, Scheduled
 from sidecar.engine.ports import Place
 from sidecar.engine.release.aside import Aside, Doubt, Doubts, PlaceEnds, doubt_of

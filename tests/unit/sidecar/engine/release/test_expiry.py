@@ -2,10 +2,10 @@
 
 import pytest
 
-from index.pending import Entry
-from index.record import Record
-from index.rules import Rules
-from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, NO_EXPIRY, Reason, Schedule
+from index.pending.pending import Entry
+from index.protocol.record import Record
+from index.protocol.schedule import AT_ONCE, BY_KEY, KEEP_KEY, NO_EXPIRY, Reason, Schedule
+from index.rules.rules import Rules
 from sidecar.engine.payload.records import Scheduled
 from sidecar.engine.release.expiry import NEVER_EXPIRES, Expiry
 

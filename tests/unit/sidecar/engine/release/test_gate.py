@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.pending import Entry
-from index.record import Record
-from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Schedule
+from index.pending.pending import Entry
+from index.protocol.record import Record
+from index.protocol.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Schedule
 from sidecar.engine.limits import LIMITS
 from sidecar.engine.payload.records import Scheduled
 from sidecar.engine.release.gate import TRIED_AT_ONCE, Gate
 from sidecar.engine.release.rates import BURST_S, RateLimits, TargetLimit
-from snapshots.held import decode_held, held_key
+from snapshots.state.held import decode_held, held_key
 
 PAUSED = TargetLimit(paused=True)
 NOW_MS = 5_000

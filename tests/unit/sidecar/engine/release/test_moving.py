@@ -1,10 +1,10 @@
 """Schedules that a move could not write again."""
 
-from index.progress import Position
-from index.receipts import receipt_of
-from index.record import Record
-from index.rules import Rules
-from index.schedule import BY_KEY, KEEP_KEY, Action, Control, Reason, Rejection, Schedule
+from index.named.receipts import receipt_of
+from index.pending.progress import Position
+from index.protocol.record import Record
+from index.protocol.schedule import BY_KEY, KEEP_KEY, Action, Control, Reason, Rejection, Schedule
+from index.rules.rules import Rules
 from sidecar.engine.release.moving import Moving
 
 RULES = Rules("d", default_target="out")

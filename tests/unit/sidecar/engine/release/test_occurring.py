@@ -6,14 +6,14 @@ from typing import Final
 
 import pytest
 
-from index.headers import Headers
-from index.moving import moved_occurrence
-from index.occurrences import record_of
-from index.pending import Entry
-from index.record import Record
-from index.recurring import Occurrence, Recurrence, recurrence_of
-from index.rules import Rules
-from index.schedule import Reason, Rejection, Schedule
+from index.pending.pending import Entry
+from index.protocol.headers import Headers
+from index.protocol.moving import moved_occurrence
+from index.protocol.occurrences import record_of
+from index.protocol.record import Record
+from index.protocol.recurring import Occurrence, Recurrence, recurrence_of
+from index.protocol.schedule import Reason, Rejection, Schedule
+from index.rules.rules import Rules
 from sidecar.engine.payload.records import Appended, Refused, Scheduled, scheduled
 from sidecar.engine.release.occurring import FORGED, Recurring, Series
 from sidecar.zones import zone_of

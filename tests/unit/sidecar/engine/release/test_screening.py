@@ -8,15 +8,15 @@ from typing import Any, cast
 
 import pytest
 
-from index.batch import Batch
 from index.errors import ClusterError, ClusterTrouble
-from index.pending import Entry
-from index.progress import Position, start_of
-from index.receipts import ControlOutcome, Receipt
-from index.record import Record
-from index.rule_history import RuleHistory
-from index.rules import Rules
-from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Action, Control, KeepKey, Reason, Rejection, Schedule
+from index.named.receipts import ControlOutcome, Receipt
+from index.partition.batch import Batch
+from index.pending.pending import Entry
+from index.pending.progress import Position, start_of
+from index.protocol.record import Record
+from index.protocol.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Action, Control, KeepKey, Reason, Rejection, Schedule
+from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.limits import LIMITS

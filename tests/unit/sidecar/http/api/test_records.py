@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from index.headers import RECURRING, RESERVED
+from index.protocol.headers import RECURRING, RESERVED
 from sidecar.config.model import Config
 from sidecar.http.api import records
 from sidecar.http.api.application import PREFIX

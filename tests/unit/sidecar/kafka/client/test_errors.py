@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from index.errors import ClusterError, ClusterTrouble
-from index.schedule import Reason
+from index.protocol.schedule import Reason
 from sidecar.kafka.client.errors import Verdict, classify, cluster_errors, error_of, reason_of, with_cluster_errors
 
 

@@ -7,7 +7,7 @@ from index.errors import ConfigError
 from sidecar.cli.program import cli
 from sidecar.kafka.client.admin import parse_place
 from sidecar.kafka.doubts.shown import Shown
-from snapshots.ending import Ending
+from snapshots.state.ending import Ending
 
 SHOWN = Shown(("orders", 3), 40, 44, records=4, left=4, pending=0, log_says="committed", resumed=None)
 

@@ -9,15 +9,15 @@ from confluent_kafka import IsolationLevel, KafkaError
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from index.errors import NotYetError
-from index.progress import BEFORE_ALL, Progress
-from index.rule_history import RuleHistory
+from index.pending.progress import BEFORE_ALL, Progress
+from index.rules.rule_history import RuleHistory
 from sidecar.config.model import Config
 from sidecar.engine.ports import Place
 from sidecar.engine.release.aside import Doubt, PlaceEnds
 from sidecar.kafka.client.admin import LogOffset
 from sidecar.kafka.doubts import look
 from sidecar.kafka.doubts.look import DoubtFinder
-from snapshots.state import StoredState
+from snapshots.state.state import StoredState
 
 OUT, OUT1 = ("a.out", 0), ("a.out", 1)
 STATE, SNAPSHOTS, REJECTED = ("d.delay-state", 0), ("d.delay-snapshots", 0), ("d.rejected", 0)

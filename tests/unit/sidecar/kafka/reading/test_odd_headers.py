@@ -7,8 +7,8 @@ from typing import Final
 import pytest
 from confluent_kafka import TopicPartition, cimpl
 
-from index.headers import Headers
-from index.unreadable import DELAY_UNREADABLE_HEADERS, RawHeader, UnreadableHeaders, examined
+from index.protocol.headers import Headers
+from index.rules.unreadable import DELAY_UNREADABLE_HEADERS, RawHeader, UnreadableHeaders, examined
 from sidecar.kafka.reading.offset_reader import OffsetReader
 from sidecar.kafka.reading.tails import NativeTail, PythonTail, Tail
 from sidecar.kernel.librdkafka import WatchedConsumer

@@ -4,7 +4,7 @@ import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
-from index.unreadable import DELAY_UNREADABLE_HEADERS, MAX_HEADERS, UnreadableHeaders
+from index.rules.unreadable import DELAY_UNREADABLE_HEADERS, MAX_HEADERS, UnreadableHeaders
 from sidecar.kafka.reading.tails import RawFetch
 from tests.wire.batch import encode_headers
 

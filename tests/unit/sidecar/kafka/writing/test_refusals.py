@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from index.record import Record
+from index.protocol.record import Record
 from sidecar.kafka.writing.refusals import Findings, Suspect, find_refused
 from sidecar.kafka.writing.transactions import OnDelivery
 

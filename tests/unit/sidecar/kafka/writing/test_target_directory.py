@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from index.schedule import Reason
+from index.protocol.schedule import Reason
 from sidecar.engine.ports import KNOWN_FOR_S, REFUSED_FOR_S
 from sidecar.kafka.writing.target_directory import CONFIRM_AFTER_S, CONFIRM_NEW_EVERY_S, TargetDirectory
 

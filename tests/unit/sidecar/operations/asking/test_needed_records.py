@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from index.bucket import Manifest
-from index.progress import Behind, Position, Progress
-from index.rule_history import RuleHistory
-from index.rules import Rules
+from index.buckets.bucket import Manifest
+from index.pending.progress import Behind, Position, Progress
+from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
 from sidecar.cluster.topics.findings import Level
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.operations.asking.needed_records import NeededRecord, compared, needed_from
-from snapshots.state import StoredState
+from snapshots.state.state import StoredState
 from tests.support.manifests import manifest
 
 TOPIC = DelayTopicConfig(name="orders.delay", default_target="orders", max_delay="7d")

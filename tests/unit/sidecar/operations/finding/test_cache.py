@@ -5,12 +5,12 @@ from random import Random
 
 import pytest
 
-from index.bucket import Manifest
+from index.buckets.bucket import Manifest
 from index.errors import FormatError
 from sidecar.engine.ports import Stored
 from sidecar.operations.finding.cache import States
-from snapshots.manifest import encode_manifest, manifest_key
-from snapshots.state import ManifestOf
+from snapshots.segments.manifest import encode_manifest, manifest_key
+from snapshots.state.state import ManifestOf
 from tests.support.manifests import manifest
 
 Items = Iterable[tuple[bytes | None, bytes | None]]

@@ -2,16 +2,16 @@
 
 from typing import cast
 
-from index.bucket import Placement, SegmentRef
-from index.id_pages import rows_in_order
-from index.names import hash_of
-from index.progress import Position
-from index.record import Record
+from index.buckets.bucket import Placement, SegmentRef
+from index.named.id_pages import rows_in_order
+from index.named.names import hash_of
+from index.pending.progress import Position
+from index.protocol.record import Record
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.operations.finding.cache import Cache, FinderCaches, Incarnation
 from sidecar.operations.finding.store import Readers, StoredPartition
-from snapshots.id_pages import EncodedPage, encode_pages
-from snapshots.segment import encode_segment
+from snapshots.segments.id_pages import EncodedPage, encode_pages
+from snapshots.segments.segment import encode_segment
 
 REF = SegmentRef(Position(5, 1), Position(5, 1), 1, 9, 3, Placement.POINTER)
 VALUE = encode_segment(Placement.POINTER, [(5, 1, None)])

@@ -8,26 +8,26 @@ from typing import NamedTuple
 import pytest
 from pyroaring import FrozenBitMap64
 
-from index.bucket import Manifest, Placement, SegmentRef
+from index.buckets.bucket import Manifest, Placement, SegmentRef
 from index.errors import ConfigError
-from index.headers import Headers
-from index.id_pages import ROW_BYTES, IdPage, IdPageRef, cut_rows, rows_in_order
-from index.id_runs import HASH_BYTES
-from index.names import hash_of
-from index.occurrences import record_of
-from index.progress import BEFORE_ALL, Behind, Position, Progress, Skipped
-from index.record import Record
-from index.recurring import Occurrence
-from index.rule_history import RuleHistory
-from index.rules import Rules
-from index.schedule import Schedule
+from index.named.id_pages import ROW_BYTES, IdPage, IdPageRef, cut_rows, rows_in_order
+from index.named.id_runs import HASH_BYTES
+from index.named.names import hash_of
+from index.pending.progress import BEFORE_ALL, Behind, Position, Progress, Skipped
+from index.protocol.headers import Headers
+from index.protocol.occurrences import record_of
+from index.protocol.record import Record
+from index.protocol.recurring import Occurrence
+from index.protocol.schedule import Schedule
+from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
 from sidecar.operations.finding.cache import IdBlocks
 from sidecar.operations.finding.store import Allowance, StoredPartition
 from sidecar.operations.finding.walk import Walk
 from sidecar.operations.finding.wanted import PagePlace, Pending, ScheduleFilter
-from snapshots.held import HeldEntry
-from snapshots.segment import StoredEntry
-from snapshots.state import StoredState
+from snapshots.segments.segment import StoredEntry
+from snapshots.state.held import HeldEntry
+from snapshots.state.state import StoredState
 
 RULES = Rules("d", default_target="out", allowed_targets=("a", "b"), recurring=True, max_delay_ms=0)
 SENT_MS = 1_000

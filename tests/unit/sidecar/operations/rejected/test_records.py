@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka import Message
 
 from index.errors import ConfigError, DelayRouterError
-from index.headers import Headers
-from index.record import Record
-from index.released_headers import rejected_headers
-from index.schedule import Reason, Rejection
+from index.protocol.headers import Headers
+from index.protocol.record import Record
+from index.protocol.released_headers import rejected_headers
+from index.protocol.schedule import Reason, Rejection
 from sidecar.config.model import Config
 from sidecar.engine.payload.records import Refused
 from sidecar.engine.release.shortening import shortened

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from index.bucket import Manifest, Placement, SegmentRef
-from index.mask import Mask
-from index.progress import BEFORE_ALL, Behind, Position, Progress
-from index.receipts import ControlOutcome
-from index.record import Record
-from index.rule_history import RuleHistory
-from index.rules import Rules
-from index.schedule import Reason, Schedule
+from index.buckets.bucket import Manifest, Placement, SegmentRef
+from index.named.mask import Mask
+from index.named.receipts import ControlOutcome
+from index.pending.progress import BEFORE_ALL, Behind, Position, Progress
+from index.protocol.record import Record
+from index.protocol.schedule import Reason, Schedule
+from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
 from sidecar.config.model import Config
 from sidecar.engine.ports import Stored
 from sidecar.operations.status import lookup
@@ -23,10 +23,10 @@ from sidecar.operations.status.receipt_search import ReceiptContent
 from sidecar.operations.status.rejected_search import FoundRejection
 from sidecar.operations.status.released_search import Copy
 from sidecar.operations.status.searching import NotFinished
-from snapshots.held import HeldEntry, encode_held
-from snapshots.manifest import encode_manifest, manifest_key
-from snapshots.mask import mask_records
-from snapshots.state import PROGRESS_KEY, RULES_KEY, StoredState, encode_history, encode_progress
+from snapshots.segments.manifest import encode_manifest, manifest_key
+from snapshots.state.held import HeldEntry, encode_held
+from snapshots.state.mask import mask_records
+from snapshots.state.state import PROGRESS_KEY, RULES_KEY, StoredState, encode_history, encode_progress
 
 DUE_MS = 1_800_000_000_000
 RULES = Rules(topic="d", default_target="out", max_delay_ms=3_600_000)

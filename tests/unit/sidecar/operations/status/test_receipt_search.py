@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from index.receipts import ControlOutcome
+from index.named.receipts import ControlOutcome
 from sidecar.operations.status.receipt_search import ReceiptContent, _look
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from index.schedule import Reason
+from index.protocol.schedule import Reason
 from sidecar.config.model import Config
 from sidecar.kafka.client import clients
 from sidecar.operations.status import searching

@@ -6,10 +6,10 @@ from dataclasses import fields, replace
 
 import pytest
 
+from index.buckets.target_counts import OTHERS
 from index.errors import FormatError
-from index.progress import Position
-from index.survey import BOUNDS_MS, SPREAD_BOUNDS_MS
-from index.target_counts import OTHERS
+from index.partition.survey import BOUNDS_MS, SPREAD_BOUNDS_MS
+from index.pending.progress import Position
 from sidecar.engine.ownership.status import PartitionState, PartitionStatus
 from sidecar.lateness import LATENESS_BOUNDS_MS, released_within
 from sidecar.operations.status import reports

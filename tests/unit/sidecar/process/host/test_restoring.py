@@ -6,19 +6,19 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from index.bucket import Manifest, Placement, SegmentRef
+from index.buckets.bucket import Manifest, Placement, SegmentRef
+from index.buckets.retention import Kept
 from index.errors import ClusterError, FormatError
-from index.progress import BEFORE_ALL, Position, Progress
-from index.retention import Kept
-from index.rule_history import RuleHistory
-from index.rules import Rules
+from index.pending.progress import BEFORE_ALL, Position, Progress
+from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
 from sidecar.config.model import Config
 from sidecar.engine.ownership.restored import kept_by_backfills, restored_from
 from sidecar.engine.ports import Stored
 from sidecar.kafka.reading.offset_reader import OffsetReader
 from sidecar.process.host import restoring
 from sidecar.process.host.restoring import look_at_backfills
-from snapshots.staged import Intent, StagedBucket, encode_intent, encode_staged, intent_key, staged_key
+from snapshots.state.staged import Intent, StagedBucket, encode_intent, encode_staged, intent_key, staged_key
 
 RULES = Rules("d", default_target="out")
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from index.bucket import Manifest, Placement, SegmentRef
+from index.buckets.bucket import Manifest, Placement, SegmentRef
 from index.errors import FormatError
-from index.progress import Position
-from index.rules import Rules
+from index.pending.progress import Position
+from index.rules.rules import Rules
 from sidecar.process.host.staging import AGAIN_AFTER_S, StagedAt, Staging
-from snapshots.staged import StagedBucket, encode_staged, intent_key, staged_key
+from snapshots.state.staged import StagedBucket, encode_staged, intent_key, staged_key
 from tests.support.hand_clock import HandClock
 
 PLACE = StagedAt("d.delay-backfill", "d.delay-snapshots", 3)

@@ -1,0 +1,178 @@
+"""Rules for buckets: when to seal the mutable one, how to cut it into segments, and which buckets to merge.
+
+A segment ends where its time step ends, or where it is full by entries or by bytes: it is one record of the snapshots
+topic and has to stay below the default limits of brokers. A segment that is nearly empty at the end of its step goes on
+into the next one: 200,000 records scattered over ten years would make as many segments, too many for a manifest. A
+record that would not fit into a segment by itself is kept out (*absent*) and read again from the delay topic when it is
+due.
+
+Placement (``auto``) compares the costs of reading at release. Inline costs decoding a segment. A pointer costs reading
+the records again in offset order, seeking over large gaps and scanning through small ones. With a fixed delay, due
+order is offset order, and a pointer costs no more than a scan; with scattered due times each record costs a seek, or a
+scan of everything between. Pointers also save writing the payload a second time.
+
+Merging is as in PIP-195: of adjacent buckets (their offsets must not enclose another bucket's), the ones with the
+fewest entries are merged. Merging four at a time rewrites an entry about log4(buckets) times.
+
+When retention is lowered, ``auto`` becomes ``inline``. Buckets that point into the delay topic are then written again,
+one at a time, with their records inside.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, repeat
+from operator import sub
+from typing import Literal, TypeAlias, TypeVar
+
+from index.buckets.bucket import Bucket, Placement
+from index.pending.pending import Entry
+from index.pending.progress import BEFORE_ALL, Position
+from index.pending.run import ListRun, Run
+
+P = TypeVar("P")
+
+PlacementRule: TypeAlias = Literal["inline", "pointer", "auto"]
+
+SEEK_US = 600.0
+"""Cost of one seek and the read of a record, measured on localhost; real round trips cost more."""
+
+SCAN_US = 3.0
+"""Cost of scanning through one record: 2.7 to 3.6 measured (``python -m tests.bench placement``)."""
+
+POINTER_BELOW_US = 6.0
+"""Pointers are chosen where reading a record again costs less. In due order it does; at every second offset it does
+not."""
+
+
+NEARLY_EMPTY = 32
+"""A segment with less than this part of its most entries does not end with its time step."""
+
+
+MANY = 2
+"""Entries are gathered up to so many times the most entries of a segment before any are cut off, because each cut moves
+the remainder."""
+
+
+MOST_AT_ONCE = 4
+"""Most buckets that are merged into one."""
+
+MOST_SEGMENTS = 15_000
+"""Most segments that a merge may give one bucket: its manifest is one record."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealRules:
+    """Limits of the mutable bucket and of a segment.
+
+    ``max_age_ms`` counts from the indexing of the first entry of the mutable bucket. ``max_span`` is in offsets, and
+    bounds how much is read again after a restart. Entries due within ``soon_ms`` are no reason to seal, because they
+    leave from memory.
+    """
+
+    max_entries: int = 200_000
+    max_span: int = 500_000
+    max_age_ms: int = 60_000
+    time_step_ms: int = 300_000
+    segment_entries: int = 5_000
+    segment_bytes: int = 700_000
+    placement: PlacementRule = "auto"
+    soon_ms: int = 0
+
+    def must_seal(self, entries: int, span: int, age_ms: int) -> bool:
+        """Return whether to seal a mutable bucket of this age, with so many entries that are not due soon."""
+        if not entries:
+            return False
+        return entries >= self.max_entries or span >= self.max_span or age_ms >= self.max_age_ms
+
+
+def placement_of(offsets: Sequence[int], rule: PlacementRule) -> Placement:
+    """Choose the placement of entries at these offsets that are loaded together; O(n log n)."""
+    if rule != "auto":
+        return Placement[rule.upper()]
+    ascending = sorted(offsets)
+    scanned = sum(map(min, map(sub, ascending[1:], ascending), repeat(SEEK_US / SCAN_US)))
+    return Placement.POINTER if SEEK_US + SCAN_US * scanned < POINTER_BELOW_US * len(offsets) else Placement.INLINE
+
+
+def cut(
+    chunks: Iterable[Iterable[Entry[P]]], rules: SealRules, size_of: Callable[[P], int]
+) -> Iterator[list[Entry[P]]]:
+    """Cut entries, given in release order, into segments; lazily, so that sealing can be spread over many rounds."""
+    runs: Iterator[Run[P]] = (ListRun([*chunk]) for chunk in chunks)
+    for segment in cut_runs(runs, rules, lambda run: [size_of(payload) for _, _, payload in run]):
+        yield [*segment]
+
+
+def cut_runs(runs: Iterable[Run[P]], rules: SealRules, sizes_of: Callable[[Run[P]], Sequence[int]]) -> Iterator[Run[P]]:
+    """Cut runs that follow each other into segments, lazily; ``sizes_of`` returns the bytes of each entry of a run."""
+    gathered: list[Run[P]] = []
+    sizes: list[int] = []
+    for run in runs:
+        if len(run):
+            gathered.append(run)
+            sizes += sizes_of(run)
+        if len(sizes) >= MANY * rules.segment_entries:
+            gathered = yield from _cut_firsts(gathered, sizes, rules, MANY * rules.segment_entries)
+    yield from _cut_firsts(gathered, sizes, rules, 1)
+
+
+def _cut_firsts(
+    gathered: list[Run[P]], sizes: list[int], rules: SealRules, enough: int
+) -> Generator[Run[P], None, list[Run[P]]]:
+    """Remove and yield the first segments while there are ``enough`` entries; return the remainder."""
+    start = 0
+    held = gathered[0].merged_with(gathered[1:]) if len(gathered) > 1 else gathered[0] if gathered else None
+    while held is not None and len(sizes) >= enough:
+        count = _count_first(held, start, sizes, rules)
+        yield held.slice(start, start + count)
+        start += count
+        del sizes[:count]
+    return [held.slice(start, len(held))] if held is not None and sizes else []
+
+
+def _count_first(held: Run[P], start: int, sizes: Sequence[int], rules: SealRules) -> int:
+    """Count the entries, from ``start`` on, that make the first segment."""
+    most = rules.segment_entries
+    step_end_ms = (held.place(start)[0] // rules.time_step_ms + 1) * rules.time_step_ms
+    in_step = max(held.count_before((step_end_ms, -1)) - start, most // NEARLY_EMPTY)
+    room = rules.segment_bytes
+    ends = accumulate(map(min, sizes[: min(most, in_step)], repeat(room)))
+    # The first entry always goes, however big.
+    return max(sum(map(room.__ge__, ends)), 1)
+
+
+def to_merge(buckets: Iterable[Bucket], max_buckets: int, watermark: Position = BEFORE_ALL) -> list[Bucket]:
+    """Choose neighbours to merge into one, in offset order; none while there are no more than ``max_buckets``.
+
+    Adopted buckets that are not mergeable yet stay as they are, and apart.
+    """
+    ordered = sorted(buckets, key=lambda bucket: bucket.manifest.from_offset)
+    if len(ordered) <= max_buckets:
+        return []
+    width = min(MOST_AT_ONCE, len(ordered))
+    windows = [ordered[start : start + width] for start in range(len(ordered) - width + 1)]
+    possible = [
+        window
+        for window in windows
+        if sum(len(each.manifest.segments) for each in window) <= MOST_SEGMENTS
+        and all(each.is_mergeable(watermark) for each in window)
+    ]
+    return min(possible, key=lambda window: sum(bucket.stored for bucket in window), default=[])
+
+
+def to_write_inline(buckets: Iterable[Bucket], rules: SealRules, watermark: Position = BEFORE_ALL) -> list[Bucket]:
+    """Return the bucket whose pointers have to be replaced by their records first, or nothing; O(buckets).
+
+    It is the bucket that points to the oldest record, which retention removes first. A bucket keeps its pointers if it
+    has no room for the segments that one pointer segment may become.
+    """
+    if rules.placement != "inline":
+        return []
+    pointing = [
+        bucket
+        for bucket in buckets
+        if bucket.is_mergeable(watermark)
+        and len(bucket.manifest.segments) + rules.segment_entries <= MOST_SEGMENTS
+        and bucket.holds_pointers(watermark)
+    ]
+    return sorted(pointing, key=lambda bucket: bucket.manifest.needs_from or 0)[:1]
