@@ -29,10 +29,11 @@ from sidecar.engine.release.rates import RateLimits
 from sidecar.http import probes
 from sidecar.kafka.client import admin as cluster
 from sidecar.kafka.client import clients
-from sidecar.kafka.client.librdkafka import check_client
 from sidecar.kafka.client.membership import GroupMember, MembershipError
+from sidecar.kafka.reading.handed_over import UNSEEN
 from sidecar.kafka.writing.target_directory import TargetDirectory
 from sidecar.kernel.choice import Kernel
+from sidecar.kernel.librdkafka import check_client
 from sidecar.logs import events
 from sidecar.logs.lines import LineWriter
 from sidecar.metrics import DroppedLines, Metrics
@@ -137,7 +138,9 @@ def _serve(
         brokers=config.bootstrap,
         listen=config.http.listen,
     )
-    structlog.get_logger().info("kernel_chosen", kernel=kernel.name, why=kernel.why_not)
+    structlog.get_logger().info(
+        "kernel_chosen", kernel=kernel.name, why=kernel.why_not, unseen="" if kernel.is_native else UNSEEN
+    )
     tracing = started(config)
     if tracing is not None:
         running.stop_at_end(tracing)

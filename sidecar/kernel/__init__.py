@@ -7,9 +7,9 @@ segments and splits them into rows, ``_runs.pyx`` puts rows in order, and ``_row
 records that they read with ``_columns.pyx``.
 
 Python is the definition. A native function does the same, or stops in front of the first record that is not of the
-common form and leaves it to Python: errors, refusals and everything rare stay in one place. The kernel is used only
-with versions of confluent-kafka whose layout is tested (``KNOWN`` in :mod:`sidecar.kafka.client.librdkafka`). It uses
-the existing client, which keeps configuration, security, transactions and callbacks.
+common form and leaves it to Python: errors, refusals and everything rare stay in one place. The kernel uses the public
+C interface of librdkafka (:mod:`sidecar.kernel.librdkafka`) on the existing client, which keeps configuration,
+security, transactions and callbacks.
 
 Decisions, with the rejected alternatives
 -----------------------------------------
@@ -19,6 +19,9 @@ Decisions, with the rejected alternatives
 * *Functions found by address* in the library that confluent-kafka has loaded. Rejected: linking with a librdkafka of
   our own, which would be a second one in the process, and some day of another version.
 * *Two passes*, one with the lock of the interpreter and one without. Rejected: releasing the lock for each record.
+* *A plugin of librdkafka*, whose interceptors learn the handle of a client and see each message. Rejected: the handle
+  from the memory of the client object, which holds for one version; and clients of our own, whose logs, errors, tokens
+  and transactions would be a second confluent-kafka.
 * *The partition's own queue*, taken before it has any message; Python goes on serving the main queue. Rejected: serving
   the main queue natively, where confluent-kafka's callbacks end the process; and the messages of confluent-kafka, which
   have a dozen objects each.

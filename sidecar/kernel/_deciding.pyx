@@ -22,6 +22,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from sidecar.kernel._fetching cimport Message, Messages, Taken
 from sidecar.kernel._given cimport PyUnicode_AsUTF8AndSize, content_of, number_of, text_of
+from sidecar.kernel._headers cimport length_of
 from sidecar.kernel._notations cimport INT64_MAX, digits_of, duration_of, instant_of
 from sidecar.kernel._written cimport Written, column_size, put_bytes, put_column
 
@@ -31,7 +32,7 @@ cdef extern from "Python.h":
         allocfunc tp_alloc
 
 # Revision of the arguments and results of this module; choice.py has the same number.
-REVISION = 9
+REVISION = 10
 
 cdef enum:
     MAX_NAME_BYTES = 256
@@ -80,26 +81,10 @@ cdef bint _is_certain(int64_t due_ms) noexcept nogil:
     return due_ms < FIRST_SECONDS or FIRST_MILLIS <= due_ms < FIRST_MICROS
 
 
-cdef bint _length(const char **at, const char *end, int64_t *number) noexcept nogil:
-    """Parse a zigzag varint of 32 bits, and move ``at`` behind it."""
-    cdef uint64_t zigzag = 0
-    cdef int shift = 0
-    cdef uint8_t byte
-    while at[0] < end and shift < 35:
-        byte = <uint8_t>at[0][0]
-        at[0] += 1
-        zigzag |= <uint64_t>(byte & 0x7F) << shift
-        if byte < 0x80:
-            number[0] = <int64_t>(zigzag >> 1) ^ -<int64_t>(zigzag & 1)
-            return True
-        shift += 7
-    return False
-
-
 cdef bint _piece(const char **at, const char *end, Bytes *piece) noexcept nogil:
     """Parse a length and the bytes behind it; a length of -1 means null."""
     cdef int64_t size = 0
-    if not _length(at, end, &size) or size > end - at[0]:
+    if not length_of(at, end, &size) or size > end - at[0]:
         return False
     piece.place, piece.size = NULL, 0
     if size >= 0:
@@ -117,7 +102,7 @@ cdef bint _parse_headers(Taken *taken, Header *headers, int *found) noexcept nog
     if taken.headers_size == 0:
         found[0] = 0
         return True
-    if not _length(&at, end, &count) or not 0 <= count <= MAX_HEADERS:
+    if not length_of(&at, end, &count) or not 0 <= count <= MAX_HEADERS:
         return False
     for place in range(<int>count):
         if not _piece(&at, end, &headers[place].name) or headers[place].name.place == NULL:
@@ -415,7 +400,8 @@ cdef class Decider(Judge):
 
     cdef bint take_raw(self, Taken *taken, Seen *seen) noexcept:
         cdef Message *message = taken.message
-        if message.code:
+        # Python rejects a record whose headers librdkafka does not show.
+        if message.code or taken.is_hidden:
             return False
         seen.offset, seen.timestamp_ms = message.offset, taken.timestamp_ms
         seen.key.place = <const char *>message.key

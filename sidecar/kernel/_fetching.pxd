@@ -3,7 +3,9 @@
 
 from libc.stdint cimport int32_t, int64_t
 
-# The public rd_kafka_message_t of rdkafka.h; the raw headers lie behind it in private memory.
+from sidecar.kernel._headers cimport Encoded
+
+# The public rd_kafka_message_t of rdkafka.h.
 cdef struct Message:
     int code
     void *topic
@@ -19,8 +21,11 @@ cdef struct Message:
 cdef struct Taken:
     Message *message
     int64_t timestamp_ms
-    const char *headers
+    # Headers in the encoding of the log, owned by Messages; NULL for none.
+    char *headers
     int32_t headers_size
+    # Says that these are not, or not certainly, the headers of the log.
+    bint is_hidden
 
 
 cdef class Messages:
@@ -31,3 +36,25 @@ cdef class Messages:
     cdef Py_ssize_t count
     cdef void *destroy
     cdef void *error_text
+
+
+cdef struct Doubt:
+    int64_t offset
+    Encoded headers
+
+
+cdef struct Watched:
+    # The client, NULL once it is destroyed.
+    void *client
+    # The client and the Watch.
+    int owners
+    bint is_on
+    bint lacks_memory
+    Py_ssize_t seen
+    Py_ssize_t count
+    Py_ssize_t room
+    Doubt *doubts
+
+
+cdef class Watch:
+    cdef Watched *watched

@@ -2,15 +2,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Producer
+from sidecar.kernel._fetching import Watch
 
 REVISION: int
 
 class Writer:
     def __init__(
         self,
-        producer: Producer,
-        handle_at: int,
+        watch: Watch,
         addresses: Mapping[str, int],
         stripped: Mapping[str, bool],
         keep_key: object,

@@ -17,11 +17,12 @@ from libc.stdint cimport int32_t, int64_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcpy
 
+from sidecar.kernel._fetching cimport Watch
 from sidecar.kernel._given cimport content_of, number_of, text_of
 from sidecar.kernel._notations cimport Bytes
 
 # Revision of the arguments and results of this module; choice.py has the same number.
-REVISION = 9
+REVISION = 10
 
 ctypedef int (*ProduceFunction)(void *client, ...) noexcept nogil
 ctypedef void *(*HeadersNewFunction)(size_t count) noexcept nogil
@@ -115,14 +116,12 @@ cdef int64_t _timestamp(int mode, int64_t due_ms, int64_t source_ms) noexcept:
 cdef class Writer:
     """Produces records of one partition to their targets, as ``PartitionWriter`` does; used by one thread.
 
-    ``handle_at`` is the position in a producer of the handle of librdkafka, whose functions are at ``addresses``.
+    ``watch`` has the handle of the producer in librdkafka, whose functions are at ``addresses``.
     ``stripped`` says for each header name whether to omit it, ``keep_key`` stands for the record's own key, and
-    ``source`` is the part of ``delay-source`` that all records of the partition share. The caller must guarantee the
-    layout of ``producer``.
+    ``source`` is the part of ``delay-source`` that all records of the partition share.
     """
 
-    cdef object producer
-    cdef Py_ssize_t handle_at
+    cdef Watch watch
     cdef ProduceFunction produce
     cdef HeadersNewFunction headers_new
     cdef HeaderAddFunction header_add
@@ -138,14 +137,13 @@ cdef class Writer:
     cdef Py_ssize_t header_room
 
     def __cinit__(
-        self, producer, Py_ssize_t handle_at, addresses, stripped, keep_key, bytes source not None
+        self, Watch watch not None, addresses, stripped, keep_key, bytes source not None
     ):
         if len(source) > MAX_SOURCE:
             raise ValueError(f"{len(source)} bytes of source, which is longer than any topic name")
         if not isinstance(stripped, dict):
             raise TypeError(f"names to be stripped are looked up in a dictionary, and not in {type(stripped)}")
-        self.producer = producer
-        self.handle_at = handle_at
+        self.watch = watch
         self.produce = <ProduceFunction><uintptr_t>addresses["rd_kafka_producev"]
         self.headers_new = <HeadersNewFunction><uintptr_t>addresses["rd_kafka_headers_new"]
         self.header_add = <HeaderAddFunction><uintptr_t>addresses["rd_kafka_header_add"]
@@ -177,7 +175,7 @@ cdef class Writer:
         cdef list chunk, held
         cdef Py_ssize_t count, done = 0
         cdef int code = 0
-        cdef void *client = (<void **>(<char *><PyObject *>self.producer + self.handle_at))[0]
+        cdef void *client = self.watch.watched.client
         if self.busy or client == NULL or most <= 0 or not 0 <= start < len(entries):
             return start, 0
         self.busy = True

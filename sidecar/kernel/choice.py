@@ -6,52 +6,21 @@ from typing import TYPE_CHECKING, Final, Self
 
 from confluent_kafka import Producer
 
-from index.errors import ConfigError
 from index.named.names import hash_of
 from index.protocol.headers import StrippedNames
 from index.protocol.record import Record
 from index.protocol.schedule import KEEP_KEY, Schedule
 from index.rules.rules import Rules
-from sidecar.kafka.client import librdkafka
+from sidecar.kernel import librdkafka
 from sidecar.kernel.common_form import CommonForm
+from sidecar.kernel.compiled import not_compiled
 from snapshots.segments.codec import PYTHON_CODEC, SegmentCodec
 from snapshots.segments.rows import RowPacker
 
 if TYPE_CHECKING:
     from sidecar.kernel import _deciding, _fetching, _release
 
-SWITCH: Final = "DELAY_ROUTER_KERNEL"
-
-REVISION: Final = 9
-"""Revision of the compiled modules that this code calls, raised with each change of their arguments or results."""
-
 _FUNCTIONS: Final = ("rd_kafka_producev", "rd_kafka_headers_new", "rd_kafka_header_add", "rd_kafka_headers_destroy")
-_READING: Final = (
-    "rd_kafka_consume_batch_queue",
-    "rd_kafka_message_timestamp",
-    "rd_kafka_message_destroy",
-    "rd_kafka_message_errstr",
-)
-
-
-def not_compiled(environ: Mapping[str, str]) -> str:
-    """Return why a process with this environment cannot run the compiled modules; empty if it can.
-
-    The version of the client is not considered. Raise ConfigError for an unknown value of the switch.
-    """
-    given = environ.get(SWITCH, "")
-    if given == "off":
-        return f"switched off by {SWITCH}=off"
-    if given not in {"", "on"}:
-        raise ConfigError(f"{SWITCH}={given}: write off or on")
-    try:
-        from sidecar.kernel import _columns, _deciding, _fetching, _release, _rows, _runs, _segments  # noqa: PLC0415
-    except ImportError as error:
-        return f"it is not compiled for this Python ({error}); see 'Limits' in OPERATIONS"
-    for module in (_columns, _deciding, _fetching, _release, _rows, _runs, _segments):
-        if module.REVISION != REVISION:
-            return f"it was compiled from other sources (revision {module.REVISION}, not {REVISION})"
-    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +41,21 @@ class Kernel:
 
     def writer(self, producer: Producer, stripped: StrippedNames, source: bytes) -> "_release.Writer | None":
         """Make the native writer of the released records of a partition; return None if Python writes them."""
-        if self.why_not or not isinstance(producer, Producer):
+        watch = None if self.why_not else librdkafka.watch_of(producer)
+        if watch is None:
             return None
         from sidecar.kernel import _release  # noqa: PLC0415 -- it may not be compiled
 
         addresses = {name: librdkafka.address_of(name) for name in _FUNCTIONS}
-        return _release.Writer(producer, librdkafka.CLIENT_HANDLE, addresses, stripped, KEEP_KEY, source)
+        return _release.Writer(watch, addresses, stripped, KEEP_KEY, source)
 
     def reader(self, queue: librdkafka.PartitionQueue) -> "_fetching.Reader":
         """Make the native reader of a partition; the kernel must be native."""
         assert not self.why_not, "there is no kernel to read with"
         from sidecar.kernel import _fetching  # noqa: PLC0415 -- it may not be compiled
 
-        addresses = {name: librdkafka.address_of(name) for name in _READING}
-        return _fetching.Reader(queue.address, addresses, librdkafka.RAW_HEADERS_AT)
+        addresses = {name: librdkafka.address_of(name) for name in librdkafka.READING}
+        return _fetching.Reader(queue.address, addresses, librdkafka.memory_file())
 
     def decider(self, rules: Rules, packer: RowPacker, kinds: tuple[type, type]) -> "_deciding.Decider | None":
         """Make the native decider of records of the common form by these rules; return None if Python decides all.
@@ -110,11 +80,11 @@ class Kernel:
 
     @classmethod
     def chosen(cls, environ: Mapping[str, str]) -> Self:
-        """Choose by the environment and by the versions; raise ConfigError for an unknown value of the switch."""
+        """Choose by the environment and by librdkafka; raise ConfigError for an unknown value of the switch."""
         if why_not := not_compiled(environ):
             return cls(why_not)
-        if not librdkafka.is_known():
-            return cls(f"the layout of confluent-kafka {librdkafka.versions()[0]} is not known to it")
+        if not librdkafka.plugin():
+            return cls("this librdkafka takes no plugin; see 'Limits' in OPERATIONS")
         return cls("")
 
 

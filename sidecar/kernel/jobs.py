@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from index.rules.rules import Rules
-from sidecar.kernel.choice import not_compiled
 from sidecar.kernel.common_form import CommonForm
+from sidecar.kernel.compiled import not_compiled
 from snapshots.segments.codec import SegmentCodec
 from snapshots.segments.rows import RowPacker
 

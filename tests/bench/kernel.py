@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from index.pending.pending import Entry
 from index.pending.progress import Position, Progress
@@ -33,6 +33,7 @@ from sidecar.kafka.reading.tails import Fetch
 from sidecar.kafka.writing.writer import PartitionWriter
 from sidecar.kernel.choice import PYTHON, Kernel
 from sidecar.kernel.jobs import KERNEL
+from sidecar.kernel.librdkafka import WatchedConsumer, WatchedProducer
 from sidecar.process.host.budget import PayloadBudget
 from sidecar.process.host.read_ahead import FETCH_RECORDS, WAIT_S
 from snapshots.segments.rows import RowPacker
@@ -100,7 +101,7 @@ def _entry(offset: int) -> Entry[Scheduled]:
 
 
 def _release_us(kernel: Kernel, entries: list[Entry[Scheduled]]) -> float:
-    producer = Producer({"queue.buffering.max.messages": 1_000_000, "log_level": 0})
+    producer = WatchedProducer({"queue.buffering.max.messages": 1_000_000, "log_level": 0})
     stripped = StrippedNames(alias.name for alias in NATIVE)
     writer = PartitionWriter(
         producer, DelayTopicConfig(name="delays", default_target="orders"), 0, stripped, "", kernel
@@ -200,9 +201,7 @@ class _Log:
         broker.producer.commit_transaction()
 
     def read_us(self, kernel: Kernel) -> float:
-        fetching = Fetching(
-            Connects(self._connect, self._connect, self._connect), TopicPartition(self._topic, 0, 0), kernel
-        )
+        fetching = Fetching(Connects(self._connect, self._connect), TopicPartition(self._topic, 0, 0), kernel)
         history, budget = RuleHistory.beginning(0, Rules("delays", default_target="orders")), PayloadBudget(1 << 40)
         deciding = Deciding(history, budget, now_ms=lambda: DUE_MS, soon_ms=60_000, native=kernel.decider)
         kept: list[Decided] = []
@@ -222,7 +221,7 @@ class _Log:
 
     def _connect(self) -> Consumer:
         settings = {"enable.partition.eof": True, "fetch.wait.max.ms": 5, "log_level": 0}
-        return Consumer({"bootstrap.servers": self._broker.bootstrap, "group.id": "bench", **settings})
+        return WatchedConsumer({"bootstrap.servers": self._broker.bootstrap, "group.id": "bench", **settings})
 
 
 def _headers(ahead_ms: int) -> Headers:

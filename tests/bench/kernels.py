@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
-from sidecar.kernel.choice import SWITCH, Kernel
+from sidecar.kernel.choice import Kernel
+from sidecar.kernel.compiled import SWITCH
 from tests.bench.results import Row
 
 DEPENDS_ON_IT: Final = frozenset({"burst", "cores", "catch-up", "overdue", "scattered", "index"})

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from sidecar.kernel.choice import SWITCH, Kernel
+from sidecar.kernel.choice import Kernel
+from sidecar.kernel.compiled import SWITCH
 from tests.bench import kernels
 from tests.bench.results import Row, at_least
 

@@ -41,11 +41,16 @@ _WITH_IT = "import tests.kernel.sanitized\n"
 _GARBAGE = "from tests.support.garbage import main; main(7, 3_000)"
 _DAMAGED = "from tests.support.segment_bodies import main; main(7, 20_000)"
 _OVERRUN = """
-import sidecar.kernel._release as release
-print(release.__file__)
-writer = release.Writer(bytes(100), 136, {name: 1 for name in (
-    "rd_kafka_producev", "rd_kafka_headers_new", "rd_kafka_header_add", "rd_kafka_headers_destroy")}, {}, None, b"d/0/")
-writer.release([None], 0, 1, {None: 0})
+import ctypes
+import sidecar.kernel._fetching as fetching
+from sidecar.kernel.librdkafka import READING
+print(fetching.__file__)
+short = (ctypes.c_char * 8)()
+consume = ctypes.CFUNCTYPE(ctypes.c_ssize_t, ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p),
+    ctypes.c_size_t)(lambda _queue, _wait_ms, into, _most: into.__setitem__(0, ctypes.addressof(short)) or 1)
+addresses = {name: ctypes.cast(consume, ctypes.c_void_p).value for name in READING}
+short[0] = 1
+fetching.Reader(1, addresses, -1).read(0, 1, 1).next_offset()
 """
 
 

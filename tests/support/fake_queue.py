@@ -5,13 +5,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from confluent_kafka import cimpl
+
 from index.protocol.headers import Headers
-from index.rules.unreadable import examined
+from index.rules.unreadable import RawHeader, count_headers, decode_headers, examined
 from sidecar.kafka.reading.handed_over import headers_as_handed_over
 from sidecar.kernel._fetching import Reader
+from sidecar.kernel.librdkafka import READING, address_of, memory_file
 
 _MESSAGE_BYTES: Final = 160
-HEADERS_AT: Final = (120, 128)
+_HEADERS_AT: Final = (120, 128)
+"""Positions in a message of librdkafka 2.16.0 of the length of its encoded headers, and of the pointer to them."""
+
+_NO_HEADERS: Final = -156
+_BAD: Final = -199
+_MOST_READ: Final = 100_000
+"""Most headers of a message that librdkafka reads."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,19 @@ class RawMessage:
         return examined(raw, headers_as_handed_over(raw))
 
 
+def built_headers(headers: Sequence[RawHeader]) -> int:
+    """Return headers of librdkafka, with any bytes in their names; whoever takes them frees them."""
+    library = ctypes.CDLL(cimpl.__file__)
+    library.rd_kafka_headers_new.restype = ctypes.c_void_p
+    made = int(library.rd_kafka_headers_new(ctypes.c_size_t(len(headers))))
+    for name, content in headers:
+        size = -1 if content is None else len(content)
+        library.rd_kafka_header_add(
+            ctypes.c_void_p(made), name, ctypes.c_ssize_t(len(name)), content, ctypes.c_ssize_t(size)
+        )
+    return made
+
+
 _ALIVE: Final[list[object]] = []
 """Objects that native code may call at any time, as it may call librdkafka, so they are kept for ever."""
 
@@ -39,8 +61,12 @@ _ALIVE: Final[list[object]] = []
 class FakeQueue:
     """Gives messages in which each readable field is memory of its own."""
 
-    def __init__(self, messages: Sequence[RawMessage], error_text: bytes = b"it broke") -> None:
+    def __init__(
+        self, messages: Sequence[RawMessage], error_text: bytes = b"it broke", *, has_memory: bool = True
+    ) -> None:
         self.given_back = 0
+        self._raw: dict[int, bytes] = {}
+        self._headers: dict[int, int] = {}
         self._kept: list[Any] = []
         self._error_text = ctypes.create_string_buffer(error_text)
         self._timestamps: dict[int, int] = {}
@@ -57,10 +83,16 @@ class FakeQueue:
             "rd_kafka_message_errstr": ctypes.CFUNCTYPE(pointer, pointer)(
                 lambda _place: ctypes.addressof(self._error_text)
             ),
+            "rd_kafka_message_headers": ctypes.CFUNCTYPE(ctypes.c_int, pointer, ctypes.POINTER(pointer))(self._show),
+            "rd_kafka_message_detach_headers": ctypes.CFUNCTYPE(ctypes.c_int, pointer, ctypes.POINTER(pointer))(
+                self._detach
+            ),
         }
         _ALIVE.append((functions, self._kept))
-        addresses = {name: ctypes.cast(function, pointer).value or 0 for name, function in functions.items()}
-        self.reader = Reader(1, addresses, HEADERS_AT)
+        # Headers are those of the library itself.
+        addresses = {name: address_of(name) for name in READING}
+        addresses |= {name: ctypes.cast(function, pointer).value or 0 for name, function in functions.items()}
+        self.reader = Reader(1, addresses, memory_file() if has_memory else -1)
 
     def _laid_out(self, message: RawMessage) -> int:
         place = ctypes.create_string_buffer(_MESSAGE_BYTES)
@@ -69,8 +101,9 @@ class FakeQueue:
         self._lay(at + 24, message.given_value)
         self._lay(at + 40, message.given_key)
         ctypes.c_int64.from_address(at + 56).value = message.at
-        ctypes.c_int32.from_address(at + HEADERS_AT[0]).value = len(message.raw_headers)
-        self._lay(at + HEADERS_AT[1], message.raw_headers or None, has_size=False)
+        self._raw[at] = message.raw_headers
+        ctypes.c_int32.from_address(at + _HEADERS_AT[0]).value = len(message.raw_headers)
+        self._lay(at + _HEADERS_AT[1], message.raw_headers or None, has_size=False)
         self._timestamps[at] = message.timestamp_ms
         self._kept.append(place)
         return at
@@ -90,6 +123,26 @@ class FakeQueue:
         for number, place in enumerate(some):
             into[number] = place
         return len(some)
+
+    def _show(self, place: int, into: Any) -> int:
+        if place not in self._headers:
+            try:
+                count = count_headers(self._raw[place] or b"\0")
+                if count <= 0:
+                    return _NO_HEADERS
+                headers = decode_headers(self._raw[place]) if count <= _MOST_READ else None
+            except ValueError:
+                headers = None
+            if headers is None:
+                return _BAD
+            self._headers[place] = built_headers(headers)
+        into[0] = self._headers[place]
+        return 0
+
+    def _detach(self, place: int, into: Any) -> int:
+        code = self._show(place, into)
+        self._headers.pop(place, None)
+        return code
 
     def _destroy(self, _place: int) -> None:
         self.given_back += 1

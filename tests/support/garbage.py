@@ -4,11 +4,10 @@ import random
 import sys
 from typing import Any
 
-from confluent_kafka import Producer
-
 from index.protocol.headers import NATIVE, StrippedNames
 from index.protocol.schedule import KEEP_KEY
 from sidecar.kernel.choice import Kernel
+from sidecar.kernel.librdkafka import WatchedProducer
 
 _ANYTHING: tuple[Any, ...] = (
     None, True, 0, -1, 1.5, 2**62, -(2**63), 2**63, 2**70, "", "text", "a\0b", "\ud800", "\N{SNOWMAN}" * 50, b"", b"x",
@@ -41,7 +40,7 @@ def _spoilt(dice: random.Random, node: Any) -> Any:
 def main(seed: int, count: int) -> None:
     """Hand over so many lists of entries."""
     dice = random.Random(seed)
-    producer = Producer({"log_level": 0})
+    producer = WatchedProducer({"log_level": 0})
     writer = Kernel.chosen({}).writer(producer, StrippedNames(alias.name for alias in NATIVE), b"d/0/")
     assert writer is not None
     taken = left = 0

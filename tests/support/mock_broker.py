@@ -2,7 +2,9 @@
 
 from typing import Any, NamedTuple, Self
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from sidecar.kernel.librdkafka import WatchedProducer
 
 PARTITIONS = 4
 """Partitions of each topic; the first write creates a topic."""
@@ -26,7 +28,7 @@ class MockBroker:
     """A context with one broker, and a producer within a transaction. Settings are the producer's."""
 
     def __init__(self, **settings: object) -> None:
-        self.producer = Producer(
+        self.producer = WatchedProducer(
             {
                 "test.mock.num.brokers": 1,
                 "transactional.id": "mock",

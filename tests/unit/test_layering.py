@@ -135,8 +135,8 @@ _INNER: dict[str, frozenset[str]] = {
     "engine.buckets": frozenset({"engine.release", "engine.payload", "config"}),
     "engine.ownership": frozenset({"engine.buckets", "engine.release", "engine.intake", "engine.payload", "config"}),
     # All contact with the client.
-    "kafka.client": frozenset({"config"}),
-    "kernel": frozenset({"kafka.client"}),
+    "kafka.client": frozenset({"kernel", "config"}),
+    "kernel": frozenset(),
     "kafka.reading": frozenset({"engine.intake", "engine.payload", "kernel", "kafka.client", "config"}),
     "kafka.writing": frozenset({"engine.release", "engine.payload", "kernel", "kafka.client", "config"}),
     "kafka.doubts": _KAFKA | {"engine.release", "config"},

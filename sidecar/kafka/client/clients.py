@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, ThrottleEvent, Topic
 from sidecar.config.model import Config
 from sidecar.kafka.client.connections import RenewableProducer
 from sidecar.kafka.client.tokens import connection
+from sidecar.kernel.librdkafka import WatchedConsumer
 from sidecar.logs import events
 
 OnCommit = Callable[[KafkaError | None, list[TopicPartition]], None]
@@ -292,9 +293,9 @@ def _static_id(instance_id: str, topics: Iterable[str]) -> str:
     return f"{instance_id}-{digest[:8]}"
 
 
-def _consumer(config: Config, role: str, settings: Mapping[str, object]) -> Consumer:
+def _consumer(config: Config, role: str, settings: Mapping[str, object]) -> WatchedConsumer:
     """Make a consumer that never skips a record silently, with the settings of its role on top."""
-    return Consumer({**_reading(config, role), **settings}, logger=events.librdkafka_logger())
+    return WatchedConsumer({**_reading(config, role), **settings}, logger=events.librdkafka_logger())
 
 
 def _reading(config: Config, role: str) -> dict[str, object]:

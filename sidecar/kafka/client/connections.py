@@ -38,10 +38,9 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from confluent_kafka import Producer
-
 from index.errors import RefusedError
 from sidecar.kafka.client.errors import tells_of_connection, tells_of_loss
+from sidecar.kernel.librdkafka import WatchedProducer
 
 _CONTEXT: Final = "broker"
 
@@ -85,7 +84,7 @@ class Connections:
             self._sink.log(level, msg, *args)
 
 
-class RenewableProducer(Producer):
+class RenewableProducer(WatchedProducer):
     """A transactional producer of one thread that refuses to begin a transaction once it has lost a connection."""
 
     def __init__(self, settings: Mapping[str, Any], sink: logging.Logger) -> None:

@@ -22,13 +22,12 @@ MOST_FETCHED_BYTES: Final = 1_048_576
 
 
 class Connects(NamedTuple):
-    """Makes the consumers of a delay partition: for the tail, for reading once more, and for batches that may be bad.
+    """Makes the consumers of a delay partition: for the tail, and for batches that may be bad.
 
     A record with more than ``most_bytes`` is stepped over.
     """
 
     tail: Callable[[], Consumer]
-    again: Callable[[], Consumer]
     probe: Callable[[], Consumer]
     most_bytes: int = MOST_UNPACKED_BYTES
 
@@ -43,7 +42,6 @@ def connects_of(config: Config, prefetched_bytes: int, most_batch_bytes: int) ->
     fetched_bytes = min(prefetched_bytes // 4, MOST_FETCHED_BYTES, most_batch_bytes)
     return Connects(
         lambda: clients.tail(config, prefetched_bytes, fetched_bytes),
-        lambda: clients.bulk_reader(config),
         lambda: clients.prober(config),
         most_unpacked_bytes(config.kafka),
     )
@@ -64,7 +62,7 @@ class Fetching:
     def read(self, wait_s: float, most_records: int) -> Fetch | RawFetch | None:
         """Return the messages that have arrived, and wait for the first.
 
-        Raise KafkaException when reading doubtful headers once more fails.
+        Raise KafkaException on an error of the client itself.
         """
         if self._stumbled is not None:
             return self._step_over(self._stumbled)
@@ -97,7 +95,7 @@ class Fetching:
         return (
             NativeTail(consumer, self._kernel, at, self._connects.most_bytes)
             if self._kernel.is_native
-            else PythonTail(consumer, self._connects.again, at, self._connects.most_bytes)
+            else PythonTail(consumer, at, self._connects.most_bytes)
         )
 
     def log_end(self) -> int:

@@ -1,76 +1,65 @@
-"""Reads the headers that the client hands over, and says which of them may differ from the log.
+"""Reads the headers of messages as the log holds them, or as UnreadableHeaders.
 
-The comparison costs little, since it covers all messages of a fetch together: the client says how many bytes of headers
-it has read from the log, and the headers that it hands over must have as many. Only a fetch where they differ is
-compared message by message.
+confluent-kafka hands over a name with a NUL up to the NUL, no headers where there are more than 100,000, and fails at a
+name that is no UTF-8. The watch of a consumer (:mod:`sidecar.kernel.librdkafka`) tells such records, and mostly has
+their headers as they are in the log. Without the kernel there is no watch: then a name with a NUL, and more than
+100,000 headers, go unnoticed (``UNSEEN``).
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Sequence
 from operator import methodcaller
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Message
 
 from index.protocol.headers import Headers
-from index.rules.unreadable import MAX_HEADERS, are_plain, count_headers, decode_headers
-from sidecar.kafka.client.librdkafka import header_count, serialized_sizes
+from index.rules.unreadable import MAX_HEADERS, UnreadableHeaders, are_plain, count_headers, decode_headers, examined
 
-_LEAST_HEADER_BYTES: Final = 2
-_MANY_BYTES: Final = MAX_HEADERS * _LEAST_HEADER_BYTES
-"""Fewer bytes than these hold at most MAX_HEADERS headers."""
+if TYPE_CHECKING:
+    from sidecar.kernel._fetching import Watch
 
-_SHORT: Final = 63
-"""Most bytes whose length takes one byte in the log."""
+UNSEEN: Final = "the name of a header with a NUL ends there, and more than 100,000 headers count as none"
+"""Headers that the router cannot see without the kernel, for the line at its start."""
+
+_CONTINUES: Final = 0x80
+
+_HIDDEN: Final = "The client does not hand over the headers of the record as they are in the log"
 
 # ``message.headers()`` will not do: Python specialises a hot call, and the specialised call misses the error, which
 # then shows up somewhere later.
-_headers = Message.headers
-_one = methodcaller("headers")
+_one: Any = methodcaller("headers")
+_headers: Any = Message.headers
 
 
-@dataclass(slots=True)
-class HandedOver:
-    """The ``headers`` of each message, and the places of the messages whose headers are ``doubtful``.
+def headers_of(messages: Sequence[Message], watch: "Watch | None") -> list[Headers]:
+    """Return the headers of each message of one partition; errors have none.
 
-    Headers are None where the client gives none. Doubtful are altered headers, names with a U+FFFD, and all messages
-    without headers, since more than 100,000 are handed over as none.
+    ``watch`` is that of the consumer, which has handed over nothing else since the last call.
     """
-
-    headers: list[Headers | None]
-    doubtful: list[int]
-
-
-def handed_over(messages: Sequence[Message], sizes: Sequence[int]) -> HandedOver:
-    """Read the headers of each message once; ``sizes`` are the results of ``serialized_sizes`` for these messages.
-
-    A message with more than ``MAX_HEADERS`` headers is not asked.
-    """
-    found = _asked(messages, sizes)
-    whole = list(filter(None, found))
-    # The client never hands over more bytes than it has read, so equal sums mean equal sizes.
-    left = sum(sizes) - sum([len(name) + len(content or b"") + 2 for headers in whole for name, content in headers])
-    if left and left != _of_long_lengths(whole):
-        return HandedOver(found, [at for at, size in enumerate(sizes) if not _is_whole(found[at], size)])
-    if len(whole) == len(found):
-        return HandedOver(found, [])
-    return HandedOver(found, [at for at, size in enumerate(sizes) if not size])
+    if watch is None:
+        return list(map(_handed_over, messages))
+    odd = watch.doubts(sum([message.error() is None for message in messages]))
+    if not odd:
+        return [headers or () for headers in map(_headers, messages)]
+    return [_read(message, odd) for message in messages]
 
 
-def handed_over_one(message: Message) -> tuple[Headers | None, bool]:
-    """Return the headers of one message, None where the client gives none; and whether they are beyond doubt."""
-    [size] = serialized_sizes([message])
-    headers = _asked_one(message, size)
-    return headers, _is_whole(headers, size)
+def as_read(raw: bytes, *, is_hidden: bool) -> Headers:
+    """Return encoded headers, which may be headers that no client hands over; hidden ones are not those of the log."""
+    if is_hidden:
+        shown = decode_headers(raw) if count_headers(raw) <= MAX_HEADERS else ()
+        return UnreadableHeaders(raw, shown, _HIDDEN, headers_as_handed_over(raw))
+    headers = examined(raw, None)
+    return examined(raw, headers_as_handed_over(raw)) if isinstance(headers, UnreadableHeaders) else headers
 
 
 def readable_headers(message: Message) -> Headers:
     """Return the headers of one message, none where the client cannot hand them over; alterations go unnoticed."""
     try:
-        return cast("Headers", _one(message) or ())
+        headers: Headers = _one(message) or ()
     except SystemError:
         return ()
+    return headers
 
 
 def headers_as_handed_over(raw: bytes) -> Headers | None:
@@ -85,45 +74,32 @@ def headers_as_handed_over(raw: bytes) -> Headers | None:
         return None
 
 
-def _asked_one(message: Message, size: int) -> Headers | None:
-    if size >= _MANY_BYTES and header_count(message) > MAX_HEADERS:
-        return None
+def _read(message: Message, odd: dict[int, tuple[bytes, bool]]) -> Headers:
+    found = odd.get(message.offset() or 0) if message.error() is None else None
+    if found is None:
+        return _one(message) or ()
+    raw, is_hidden = found
+    return as_read(raw, is_hidden=is_hidden)
+
+
+def _handed_over(message: Message) -> Headers:
     try:
-        headers = _one(message)
+        headers: Headers = _one(message) or ()
     except SystemError:
         # The name of a header is no UTF-8.
-        return None
-    return cast("Headers", headers or ())
+        return UnreadableHeaders(b"\0", (), _HIDDEN, None)
+    return headers if are_plain(headers) else examined(_encoded(headers), headers)
 
 
-def _asked(messages: Sequence[Message], sizes: Sequence[int]) -> list[Headers | None]:
-    if max(sizes, default=0) >= _MANY_BYTES:
-        return list(map(_asked_one, messages, sizes))
-    found: list[Any] = []
-    asking: Iterator[Any] = map(_headers, messages)
-    while len(found) < len(messages):
-        try:
-            found.extend(asking)
-        except SystemError:
-            # The name of a header is no UTF-8. Earlier results stay, and the next message is asked.
-            found.append(None)
-    return found
+def _encoded(headers: Headers) -> bytes:
+    parts = [part for name, content in headers for part in (name.encode(), content)]
+    sized = [_varint(-1) if part is None else _varint(len(part)) + part for part in parts]
+    return _varint(len(headers)) + b"".join(sized)
 
 
-def _of_long_lengths(found: Sequence[Headers]) -> int:
-    """Return how many bytes lengths take in the log beside the first byte of each."""
-    lengths = map(len, filter(None, chain.from_iterable(chain.from_iterable(found))))
-    return sum([_varint_size(length) - 1 for length in lengths if length > _SHORT])
-
-
-def _is_whole(headers: Headers | None, size: int) -> bool:
-    """Say whether there are headers, of exactly this size, whose names had only bytes that are text."""
-    if not headers:
-        return False
-    lengths = [len(part) for name, content in headers for part in (name.encode(), content or b"")]
-    return sum(lengths) + sum(map(_varint_size, lengths)) == size and are_plain(headers)
-
-
-def _varint_size(length: int) -> int:
-    # A length is doubled for its sign.
-    return max((2 * length).bit_length() + 6, 7) // 7
+def _varint(number: int) -> bytes:
+    zigzag, encoded = number << 1 ^ number >> 63, bytearray()
+    while zigzag >= _CONTINUES:
+        encoded.append(zigzag & (_CONTINUES - 1) | _CONTINUES)
+        zigzag >>= 7
+    return bytes([*encoded, zigzag])

@@ -6,14 +6,12 @@ from itertools import takewhile
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from index.protocol.record import Record
-from index.rules.unreadable import examined
 from sidecar.engine.payload.records import size_of
 from sidecar.engine.ports import Place, ReadEach
 from sidecar.kafka.client.errors import cluster_errors, error_of, is_unreadable, with_cluster_errors
-from sidecar.kafka.client.librdkafka import serialized_sizes
-from sidecar.kafka.reading.handed_over import handed_over, handed_over_one
-from sidecar.kafka.reading.raw_headers import RawHeaders
+from sidecar.kafka.reading.handed_over import headers_of
 from sidecar.kafka.reading.scan import learn_leaders
+from sidecar.kernel.librdkafka import watch_of
 
 SCAN_GAP_RECORDS = 300
 """Largest gap that is scanned instead of seeked over: a seek costs 0.6 ms, a scanned record 2 us (measured)."""
@@ -37,6 +35,8 @@ _NOWHERE = -SCAN_GAP_RECORDS - 1
 Connect = Callable[[], Consumer]
 
 _NO_PLACE: Place = ("", -1)
+
+_NOTHING_THERE = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET})
 
 
 class OffsetReader:
@@ -82,10 +82,7 @@ class OffsetReader:
         return self.scan(topic, partition, max(from_offset, self.log_start(topic, partition)), to_offset)
 
     def first_timestamp_ms(self, topic: str, partition: int, from_offset: int) -> int | None:
-        """Return the timestamp of the first record from an offset on; None without one, or where the offset is gone.
-
-        The record may be of any size: no object is made of it.
-        """
+        """Return the timestamp of the first record from an offset on; None without one, or where it is gone."""
         with cluster_errors():
             return self._scattered.first_timestamp_ms((topic, partition), from_offset)
 
@@ -110,11 +107,8 @@ class _OpenConsumer:
         self._next_offset = _NOWHERE
         self._log_starts: dict[Place, int] = {}
         self._topics: set[str] = set()
-        self._raw = RawHeaders(connect)
-        self._doubtful: set[int] = set()
 
     def read(self, place: Place, offsets: Sequence[int]) -> ReadEach:
-        self._doubtful.clear()
         try:
             found: dict[int, Record | None] = {}
             held_bytes = 0
@@ -122,19 +116,10 @@ class _OpenConsumer:
                 record = found[offset] = self._read_one(place, offset)
                 held_bytes += 0 if record is None else size_of(record)
                 if held_bytes >= STEP_BYTES:
-                    yield from self._whole(place, found)
+                    yield from found.items()
                     found, held_bytes = {}, 0
         finally:
             self._rest()
-        yield from self._whole(place, found)
-
-    def _whole(self, place: Place, found: dict[int, Record | None]) -> ReadEach:
-        """Yield the records that were read, each with the headers that the log holds."""
-        # Records that were only passed on the way do not matter.
-        doubtful = sorted(self._doubtful.intersection(found))
-        for offset, raw in self._raw.read(*place, doubtful).items():
-            found[offset] = _examined(found[offset], raw)
-        self._doubtful.clear()
         yield from found.items()
 
     def read_written(self, place: Place, offsets: Sequence[int]) -> dict[int, Record | None]:
@@ -145,22 +130,33 @@ class _OpenConsumer:
             self._rest()
 
     def scan(self, place: Place, from_offset: int, to_offset: int) -> Generator[tuple[int, Record], None, None]:
-        self._doubtful.clear()
         try:
             while from_offset < to_offset:
                 found = self._next(place, from_offset)
                 if found is None:
                     return
-                for at, handed in self._from(found, to_offset):
+                for at, record in self._from(found, to_offset):
                     if at >= to_offset:
                         return
-                    yield at, self._examined(place, at, handed) if at in self._doubtful else handed
+                    yield at, record
                     from_offset = at + 1
         finally:
             self._rest()
 
     def first_timestamp_ms(self, place: Place, from_offset: int) -> int | None:
-        return self._raw.first_timestamp_ms(*place, from_offset)
+        self._rest()
+        message = self._at(place, from_offset).poll(READ_TIMEOUT_S)
+        self._rest()
+        if message is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"offset {from_offset} was not read in time"))
+        error = message.error()
+        if error is None:
+            return message.timestamp()[1]
+        # A consumer that is used again after such an error may not answer at all.
+        self.close()
+        if error.code() not in _NOTHING_THERE:
+            raise KafkaException(error)
+        return None
 
     def log_start(self, place: Place) -> int:
         return self._connected().get_watermark_offsets(TopicPartition(*place), READ_TIMEOUT_S)[0]
@@ -170,7 +166,6 @@ class _OpenConsumer:
             self._consumer.close()
             self._consumer = None
             self._topics.clear()
-        self._raw.close()
 
     def _rest(self) -> None:
         """Stop fetching until the next read: otherwise records ahead would be fetched and dropped again and again."""
@@ -216,7 +211,7 @@ class _OpenConsumer:
             error = message.error()
             if error is None:
                 self._next_offset = at + 1
-                return at, self._record(at, message)
+                return self._records([message])[0]
             if error.code() == KafkaError._PARTITION_EOF and at <= offset:
                 # This event is of an earlier read and was queued when the log ended there; the record was appended
                 # since.
@@ -250,24 +245,17 @@ class _OpenConsumer:
             self._next_offset = _NOWHERE
         if not good:
             return []
-        over = handed_over(good, serialized_sizes(good))
-        found = [
-            (message.offset() or 0, Record(message.key(), message.value(), headers or (), message.timestamp()[1]))
-            for message, headers in zip(good, over.headers, strict=True)
-        ]
-        self._doubtful.update(found[number][0] for number in over.doubtful)
+        found = self._records(good)
         if len(good) == len(messages):
             self._next_offset = found[-1][0] + 1
         return found
 
-    def _examined(self, place: Place, at: int, handed: Record) -> Record:
-        return _examined(handed, self._raw.read(*place, [at])[at]) or handed
-
-    def _record(self, at: int, message: Message) -> Record:
-        headers, is_whole = handed_over_one(message)
-        if not is_whole:
-            self._doubtful.add(at)
-        return Record(message.key(), message.value(), headers or (), message.timestamp()[1])
+    def _records(self, messages: Sequence[Message]) -> list[tuple[int, Record]]:
+        assert self._consumer is not None, "there are messages of no consumer"
+        return [
+            (message.offset() or 0, Record(message.key(), message.value(), headers, message.timestamp()[1]))
+            for message, headers in zip(messages, headers_of(messages, watch_of(self._consumer)), strict=True)
+        ]
 
     def _learn_log_start(self, consumer: Consumer, place: Place, offset: int, error: KafkaError) -> None:
         """Remember the start of a log that begins behind ``offset``, so that nothing below it is requested again."""
@@ -286,6 +274,10 @@ class _OpenConsumer:
                 # second.
                 learn_leaders(consumer, place[0])
                 self._topics.add(place[0])
+            watch = watch_of(consumer)
+            if watch is not None:
+                # This also forgets the odd records of the place before.
+                watch.begin()
             consumer.assign([TopicPartition(*place, offset)])
             self._place, self._next_offset = place, offset
         return consumer
@@ -294,8 +286,3 @@ class _OpenConsumer:
         if self._consumer is None:
             self._consumer = self._connect()
         return self._consumer
-
-
-def _examined(record: Record | None, raw: bytes) -> Record | None:
-    """Return the record with the headers that the log holds."""
-    return record and record._replace(headers=examined(raw, record.headers or None))

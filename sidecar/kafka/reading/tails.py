@@ -1,29 +1,26 @@
 """Tails of a delay partition: a consumer gives the messages, and the kernel or Python reads their headers.
 
-Both tails give whole fetches, in which every record has the headers that the log holds. A fetch ends at the first
-message that reports an unreadable batch.
+Both tails give whole fetches, in which every record has the headers that the log holds, or UnreadableHeaders. A fetch
+ends at the first message that reports an unreadable batch.
 
-* :class:`PythonTail` takes the client's own messages. Headers that the client may have altered are read once more
-  (:mod:`sidecar.kafka.reading.raw_headers`): those of single records, and of all records without headers, since the
-  client hands over more than 100,000 headers as none.
-* :class:`NativeTail` takes the messages from the queue of the partition, with the headers as they came, and leaves the
-  messages there: only the messages that Python has to look at become objects. The main queue stays the client's own.
+* :class:`PythonTail` takes the client's own messages. Some headers it cannot see: see
+  :mod:`sidecar.kafka.reading.handed_over`.
+* :class:`NativeTail` takes the messages from the queue of the partition, and leaves them there: only the messages that
+  Python has to look at become objects. The main queue stays the client's own.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from index.protocol.headers import Headers
-from index.rules.unreadable import UnreadableHeaders, examined
 from sidecar.engine.intake.decided import BadBatch
 from sidecar.kafka.client.errors import is_unreadable, require_end
-from sidecar.kafka.client.librdkafka import PartitionQueue, serialized_sizes
 from sidecar.kafka.reading.bad_batches import too_large
-from sidecar.kafka.reading.handed_over import handed_over, headers_as_handed_over
-from sidecar.kafka.reading.raw_headers import RawHeaders
+from sidecar.kafka.reading.handed_over import as_read, headers_of
 from sidecar.kernel.choice import Kernel
+from sidecar.kernel.librdkafka import PartitionQueue, watch_of
 
 if TYPE_CHECKING:
     from sidecar.kernel._fetching import Handed, Messages, Reader
@@ -63,7 +60,7 @@ class RawFetch(NamedTuple):
     def some(self, start: int, stop: int) -> Iterator[tuple[Message, Headers]]:
         """Yield messages with their headers, from one place up to another."""
         for message in self.messages.handed(start, stop, KafkaError):
-            yield cast("Message", message), _headers_of(message.raw_headers)
+            yield cast("Message", message), as_read(message.raw_headers, is_hidden=message.is_hidden)
 
     def require_end(self, error: KafkaError) -> None:
         """Raise a ClusterError unless the error of a message says that the partition ends there."""
@@ -84,7 +81,7 @@ class Tail(Protocol):
     def read(self, wait_s: float, most_records: int) -> Read | None:
         """Return the messages that have arrived, and wait for the first.
 
-        Raise KafkaException when reading doubtful headers once more fails.
+        Raise KafkaException on an error of the client itself.
         """
 
     def log_end(self) -> int:
@@ -95,60 +92,49 @@ class Tail(Protocol):
 
 
 class PythonTail:
-    """Reads by a consumer that it owns; ``again`` makes a consumer that reads doubtful headers once more."""
+    """Reads by a consumer that it owns."""
 
-    def __init__(self, consumer: Consumer, again: Callable[[], Consumer], at: TopicPartition, most_bytes: int) -> None:
+    def __init__(self, consumer: Consumer, at: TopicPartition, most_bytes: int) -> None:
         """Assign the consumer; a record with more than ``most_bytes`` is not read."""
         self._most_bytes = most_bytes
         self._consumer = consumer
-        self._raw = RawHeaders(again)
+        self._watch = watch_of(consumer)
         self._at = at
+        if self._watch is not None:
+            self._watch.begin()
         consumer.assign([at])
 
     def read(self, wait_s: float, most_records: int) -> Read | None:
         """Read as :class:`Tail` says."""
-        messages, sizes = self._messages(wait_s, most_records)
+        messages, headers = self._messages(wait_s, most_records)
         if not messages:
             return None
         # Errors have no headers, so the search covers only the few messages without headers.
-        bad = next((at for at, size in enumerate(sizes) if not size and _is_bad(messages[at])), None)
+        bad = next((at for at, each in enumerate(headers) if not each and _is_bad(messages[at])), None)
         stumbled: KafkaError | BadBatch | None = None if bad is None else messages[bad].error()
-        messages, sizes = messages[:bad], sizes[:bad]
+        messages = messages[:bad]
         large = next((at for at, message in enumerate(messages) if len(message) > self._most_bytes), None)
         if large is not None:
             stumbled = too_large(messages[large].offset() or 0, len(messages[large]), self._most_bytes)
-            messages, sizes = messages[:large], sizes[:large]
-        found = handed_over(messages, sizes)
-        if found.doubtful:
-            self._examine(messages, found.headers, found.doubtful)
-        return Read(Fetch(messages, cast("Sequence[Headers]", found.headers)), _end_of(messages), stumbled)
+            messages = messages[:large]
+        return Read(Fetch(messages, headers[: len(messages)]), _end_of(messages), stumbled)
 
-    def _messages(self, wait_s: float, most_records: int) -> tuple[list[Message], list[int]]:
-        """Return messages, and the sizes of their headers in the log."""
+    def _messages(self, wait_s: float, most_records: int) -> tuple[list[Message], list[Headers]]:
         first = self._consumer.poll(wait_s)
         if first is None:
             return [], []
-        messages, sizes = [first], serialized_sizes([first])
-        header_bytes = sizes[0]
+        messages, headers = [first], headers_of([first], self._watch)
+        header_bytes = _size_of(headers)
         while len(messages) < most_records and header_bytes < MOST_HEADER_BYTES:
             # consume(n, t) returns early only when it has n, so it must not wait here.
             more = self._consumer.consume(min(STEP_RECORDS, most_records - len(messages)), 0)
             if not more:
                 break
-            more_sizes = serialized_sizes(more)
+            more_headers = headers_of(more, self._watch)
             messages += more
-            sizes += more_sizes
-            header_bytes += sum(more_sizes)
-        return messages, sizes
-
-    def _examine(self, messages: Sequence[Message], headers: list[Headers | None], doubtful: Sequence[int]) -> None:
-        """Replace the headers of the doubtful records, errors left out, with the ones that the log holds."""
-        offsets = {at: messages[at].offset() or 0 for at in doubtful if messages[at].error() is None}
-        if not offsets:
-            return
-        found = self._raw.read(self._at.topic, self._at.partition, list(offsets.values()))
-        for at, offset in offsets.items():
-            headers[at] = examined(found[offset], headers[at] or None)
+            headers += more_headers
+            header_bytes += _size_of(more_headers)
+        return messages, headers
 
     def log_end(self) -> int:
         """Return the end of the log at the last fetch; no request is made."""
@@ -156,9 +142,8 @@ class PythonTail:
         return end
 
     def close(self) -> None:
-        """Give the consumers back to librdkafka."""
+        """Give the consumer back to librdkafka."""
         self._consumer.close()
-        self._raw.close()
 
 
 class NativeTail:
@@ -233,7 +218,6 @@ def _end_of(messages: Sequence[Message]) -> int | None:
     return (messages[-1].offset() or 0) + (messages[-1].error() is None)
 
 
-def _headers_of(raw: bytes) -> Headers:
-    """Return the headers that the log holds, which may be headers that no client hands over."""
-    headers = examined(raw, None)
-    return examined(raw, headers_as_handed_over(raw)) if isinstance(headers, UnreadableHeaders) else headers
+def _size_of(headers: Sequence[Headers]) -> int:
+    """Return about how many bytes headers take in the log."""
+    return sum([len(name) + len(content or b"") + 2 for each in headers for name, content in each])

@@ -21,8 +21,9 @@ from index.protocol.headers import (
 )
 from index.protocol.readers import read_hops
 from index.protocol.schedule import Reason
+from index.rules.unreadable import are_plain
 from sidecar.engine.release.shortening import is_shortened
-from sidecar.kafka.reading.handed_over import handed_over_one
+from sidecar.kafka.reading.handed_over import readable_headers
 
 REDRIVEN_OFFSETS: Final = "delay-redriven-offsets"
 """The only header of a mark."""
@@ -88,10 +89,8 @@ def read(message: Message, id_names: Iterable[str]) -> RejectedRecord | Mark | N
 
     ``id_names`` are the headers that name a schedule, in lower case. Raise DelayRouterError for an unreadable mark.
     """
-    headers, is_sure = handed_over_one(message)
+    headers = readable_headers(message)
     partition, offset = message.partition() or 0, message.offset() or 0
-    if headers is None:
-        return None
     if [name for name, _ in headers] == [REDRIVEN_OFFSETS]:
         return Mark(partition, _marked(headers[0][1] or b"", f"{message.topic()}/{partition}/{offset}"))
     if [name for name, _ in headers[-3:]] != _ADDED:
@@ -111,7 +110,7 @@ def read(message: Message, id_names: Iterable[str]) -> RejectedRecord | Mark | N
         said,
         max((read_hops(value or b"") for name, value in came if name == DELAY_REDRIVEN), default=0),
         ids[-1] if ids else None,
-        _obstacle(code, said, is_sure=is_sure),
+        _obstacle(code, said, is_sure=are_plain(headers)),
         message.key(),
         message.value(),
         _returned(came),

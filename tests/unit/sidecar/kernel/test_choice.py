@@ -3,14 +3,15 @@
 import sys
 from types import ModuleType
 
-import confluent_kafka
 import pytest
 from confluent_kafka import Producer
 from prometheus_client import generate_latest
 
 from index.errors import ConfigError
 from index.protocol.headers import StrippedNames
-from sidecar.kernel.choice import REVISION, SWITCH, Kernel
+from sidecar.kernel import librdkafka
+from sidecar.kernel.choice import Kernel
+from sidecar.kernel.compiled import REVISION, SWITCH
 from sidecar.metrics import Metrics
 from snapshots.segments.codec import PYTHON_CODEC
 from tests.support.paths import ROOT
@@ -26,6 +27,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
         module.__dict__["REVISION"] = REVISION
         monkeypatch.setitem(sys.modules, name, module)
         monkeypatch.setattr(name, module, raising=False)
+    monkeypatch.setattr(librdkafka, "plugin", lambda: "plugin")
     return modules
 
 
@@ -65,12 +67,12 @@ def test_one_that_was_compiled_from_other_sources_is_not_used(module: str, compi
 
 
 @pytest.mark.usefixtures("compiled")
-def test_a_client_of_unknown_layout_never_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confluent_kafka, "version", lambda: "2.99.0")
-    unknown = Kernel.chosen({})
-    assert unknown.why_not == "the layout of confluent-kafka 2.99.0 is not known to it"
-    assert unknown.writer(Producer({}), StrippedNames([]), b"d/0/") is None
-    assert unknown.codec is PYTHON_CODEC
+def test_without_its_plugin_python_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(librdkafka, "plugin", lambda: "")
+    without = Kernel.chosen({})
+    assert without.why_not == "this librdkafka takes no plugin; see 'Limits' in OPERATIONS"
+    assert without.writer(Producer({}), StrippedNames([]), b"d/0/") is None
+    assert without.codec is PYTHON_CODEC
 
 
 def test_metrics_tell_which_runs() -> None:

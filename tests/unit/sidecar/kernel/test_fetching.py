@@ -13,13 +13,14 @@ from index.protocol.record import Record
 from index.protocol.schedule import Reason
 from index.rules.rule_history import RuleHistory
 from index.rules.rules import Rules
-from index.rules.unreadable import UnreadableHeaders
+from index.rules.unreadable import UnreadableHeaders, decode_headers
 from sidecar.engine.intake.decided import Decided, Rejected
 from sidecar.engine.intake.deciding import Deciding
 from sidecar.engine.payload.packing import records_of
 from sidecar.kafka.reading.fetching import Connects, Fetching
 from sidecar.kafka.reading.tails import Fetch, NativeTail, PythonTail, RawFetch, Tail
 from sidecar.kernel.choice import PYTHON, Kernel
+from sidecar.kernel.librdkafka import WatchedConsumer
 from sidecar.process.host.budget import PayloadBudget
 from snapshots.segments.rows import RowPacker
 from tests.support.kernel import native_kernel
@@ -119,7 +120,7 @@ def _damaged(draw: st.DrawFn) -> bytes:
     return bytes(raw[: draw(st.integers(0, len(raw)))])
 
 
-_raw_headers = _good | _damaged() | st.binary(max_size=12) | st.just(_encoded([(b"x", b"1")] * 101)) | st.just(b"")
+_raw_headers = _good | st.just(_encoded([(b"x", b"1")] * 101)) | st.just(b"")
 _messages = st.lists(
     st.builds(
         RawMessage,
@@ -140,6 +141,30 @@ def test_it_is_decided_as_what_is_handed_over(messages: list[RawMessage], rules:
         assert _outcome(NATIVE, rules, [message]) == _outcome(PYTHON, rules, [message])
     sound = [message for message in messages if not isinstance(_outcome(PYTHON, rules, [message])[0], type)]
     assert _outcome(NATIVE, rules, sound) == _outcome(PYTHON, rules, sound)
+
+
+@given(_damaged() | st.binary(max_size=12))
+def test_damaged_headers_are_rejected_or_read_as_they_are(raw: bytes) -> None:
+    """No broker takes them; the kernel must neither crash nor read others."""
+    messages = FakeQueue([RawMessage(1, raw, timestamp_ms=NOW_MS)]).reader.read(0, 10, PLENTY)
+    [message] = messages.handed(0, 1, KafkaError)
+    if not message.is_hidden and message.raw_headers != b"\0":
+        assert decode_headers(message.raw_headers) == decode_headers(raw)
+    _decided(NATIVE, RULES, RawFetch(messages))
+
+
+@pytest.mark.parametrize("name", [b"deliver-at\0x", b"\0", b"a\0"])
+def test_a_name_that_is_not_shown_whole_is_rejected_where_its_bytes_are_not_found(name: bytes) -> None:
+    raw = _encoded([(b"trace", b"1"), (name, b"%d" % NOW_MS), (name.split(b"\0")[0], b"1")])
+    queue = FakeQueue([RawMessage(1, raw, timestamp_ms=NOW_MS)], has_memory=False)
+    decided = _decided(NATIVE, RULES, RawFetch(queue.reader.read(0, 10, PLENTY)))
+    (rejected,) = [step for step in decided.steps if isinstance(step, Rejected)]
+    assert rejected.refused.rejection.reason is Reason.UNREADABLE
+    assert (
+        rejected.refused.rejection.message
+        == "The client does not hand over the headers of the record as they are in the log"
+    )
+    assert rejected.refused.record.headers[0] == ("trace", b"1")
 
 
 def test_very_many_headers_are_not_looked_at() -> None:
@@ -202,7 +227,7 @@ def broker() -> Iterator[MockBroker]:
 
 
 def _consumer(broker: MockBroker) -> Consumer:
-    return Consumer(
+    return WatchedConsumer(
         {
             "bootstrap.servers": broker.bootstrap,
             "group.id": "tail",
@@ -218,7 +243,7 @@ def _consumer(broker: MockBroker) -> Consumer:
 def _tail(broker: MockBroker, kernel: Kernel, at: TopicPartition) -> Tail:
     if kernel.is_native:
         return NativeTail(_consumer(broker), kernel, at, MOST_BYTES)
-    return PythonTail(_consumer(broker), lambda: _consumer(broker), at, MOST_BYTES)
+    return PythonTail(_consumer(broker), at, MOST_BYTES)
 
 
 def _written(broker: MockBroker, topic: str, count: int) -> None:
@@ -283,7 +308,7 @@ def test_an_offset_that_is_not_there_is_an_error(broker: MockBroker, kernel: Ker
 @pytest.mark.parametrize("kernel", [PYTHON, NATIVE], ids=lambda each: each.name)
 def test_it_closes_with_messages_that_nobody_has_looked_at(broker: MockBroker, kernel: Kernel) -> None:
     _written(broker, f"left-{kernel.name}", 200)
-    connects = Connects(lambda: _consumer(broker), lambda: _consumer(broker), lambda: _consumer(broker))
+    connects = Connects(lambda: _consumer(broker), lambda: _consumer(broker))
     fetching = Fetching(connects, TopicPartition(f"left-{kernel.name}", 0, 0), kernel)
     fetch = None
     while fetch is None:
@@ -298,7 +323,7 @@ def test_a_record_that_is_too_large_is_stepped_over(broker: MockBroker, kernel: 
     for size in sizes:
         broker.producer.produce(topic, bytes(size), partition=0, headers=[("name", b"value")])
     broker.producer.commit_transaction()
-    connects = Connects(lambda: _consumer(broker), lambda: _consumer(broker), lambda: _consumer(broker), 1_000)
+    connects = Connects(lambda: _consumer(broker), lambda: _consumer(broker), 1_000)
     fetching = Fetching(connects, TopicPartition(topic, 0, 0), kernel)
     bad: list[tuple[int, int]] = []
     found: list[tuple[int, int]] = []

@@ -25,6 +25,7 @@ from sidecar.engine.payload.records import Scheduled
 from sidecar.engine.release.transaction import Timestamps, Transaction
 from sidecar.kafka.writing.writer import PartitionWriter
 from sidecar.kernel.choice import PYTHON, Kernel
+from sidecar.kernel.librdkafka import WatchedProducer
 from tests.support.kernel import native_kernel
 from tests.support.mock_broker import PARTITIONS, MockBroker, Seen
 from tests.support.paths import ROOT
@@ -208,7 +209,7 @@ _TEXT: Any = "text"
     ],
 )
 def test_it_stops_in_front_of_what_is_for_python_to_do(odd: Any) -> None:
-    producer = Producer({})
+    producer = WatchedProducer({})
     native = _native(producer)
     assert native.release([_entry(0), odd, _entry(2)], 0, 10, RELEASE) == (1, 0)
     assert native.release([_entry(0), odd, _entry(2)], 1, 10, RELEASE) == (1, 0)
@@ -218,7 +219,7 @@ def test_it_stops_in_front_of_what_is_for_python_to_do(odd: Any) -> None:
 
 
 def test_it_takes_so_many_and_no_more() -> None:
-    producer = Producer({})
+    producer = WatchedProducer({})
     native, entries = _native(producer), [_entry(offset) for offset in range(10)]
     assert native.release(entries, 2, 3, RELEASE) == (5, 0)
     for start, most in ((0, 0), (0, -1), (-1, 3), (10, 1), (2**40, 1)):
@@ -229,7 +230,7 @@ def test_it_takes_so_many_and_no_more() -> None:
 
 
 def test_what_librdkafka_does_not_take_is_named_and_nothing_of_it_is_written() -> None:
-    producer = Producer({"queue.buffering.max.messages": 3})
+    producer = WatchedProducer({"queue.buffering.max.messages": 3})
     entries = [_entry(offset) for offset in range(5)]
     assert _native(producer).release(entries, 0, 10, RELEASE) == (3, KafkaError._QUEUE_FULL)
     producer.purge()
@@ -255,7 +256,7 @@ def test_a_record_that_is_too_large_is_the_same_error(kernel: Kernel) -> None:
 
 
 def test_more_names_than_are_remembered_are_all_judged() -> None:
-    producer = Producer({})
+    producer = WatchedProducer({})
     headers = [(f"name-{number}", b"") for number in range(MAX_REMEMBERED + 10)]
     entries = [_entry(number, Record(None, None, headers, 0)) for number in range(3)]
     assert _native(producer).release(entries, 0, 10, RELEASE) == (3, 0)
@@ -265,7 +266,7 @@ def test_more_names_than_are_remembered_are_all_judged() -> None:
 
 def test_a_source_that_no_topic_can_have_is_refused() -> None:
     with pytest.raises(ValueError, match="longer than any topic name"):
-        NATIVE_KERNEL.writer(Producer({}), StrippedNames([]), bytes(301))
+        NATIVE_KERNEL.writer(WatchedProducer({}), StrippedNames([]), bytes(301))
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -18,7 +18,7 @@ MOST_S = 0.02
 
 
 def fetch_of(raw: bytes) -> RawFetch:
-    handed = [SimpleNamespace(raw_headers=raw)] * TIMES
+    handed = [SimpleNamespace(raw_headers=raw, is_hidden=False)] * TIMES
     return RawFetch(cast("Messages", SimpleNamespace(handed=lambda start, stop, _: handed[start:stop])))
 
 

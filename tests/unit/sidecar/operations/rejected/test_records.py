@@ -52,7 +52,7 @@ class Given:
 @pytest.fixture(autouse=True)
 def handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read headers from the double, and take them as complete where there are any."""
-    monkeypatch.setattr(records, "handed_over_one", lambda message: (message.given, message.given is not None))
+    monkeypatch.setattr(records, "readable_headers", lambda message: message.given or ())
 
 
 def found(headers: Headers | None) -> RejectedRecord | Mark | None:
