@@ -250,8 +250,7 @@ class Operations:
             raise IrreconcilableError(why) from None
 
     def _require_target(self, target: str) -> None:
-        table, config = self.table(), self._config
-        if not any(settings_of(table, config, topic).rules.allowed(target) for topic in config.delay_topics):
+        if not any(self._rules(topic.name).allowed(target) for topic in self._config.delay_topics):
             raise ConfigError(f"no delay topic of this router may deliver to {target}; see allowed_targets")
 
     def _newest(self) -> PolicyTable:

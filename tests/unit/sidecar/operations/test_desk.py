@@ -11,7 +11,7 @@ from sidecar.config.model import Config
 from sidecar.operations import desk
 from sidecar.operations.asking import api_client
 from sidecar.operations.asking.api_client import ApiClient
-from sidecar.operations.desk import Operations
+from sidecar.operations.desk import IrreconcilableError, Operations
 from sidecar.policies.origin import NOBODY, ChangeOrigin
 from sidecar.policies.policy import DEFAULT, Policy, Scope, plain_of, policy_of, target_scope, topic_scope
 from sidecar.policies.table import NO_POLICIES, with_policy
@@ -83,6 +83,16 @@ def test_a_target_is_paused_and_resumed_beside_what_else_is_set(operations: Oper
     operations.switch(target_scope("out"), "paused", on=False)
     operations.switch(target_scope("out"), "paused", on=False)
     assert policies.plain() == {"target/billing.eu": {"max_delay": "1h"}}
+
+
+def test_a_target_is_not_paused_while_policies_contradict_the_configuration(
+    operations: Operations, policies: InMemory
+) -> None:
+    """Such a policy was right for the configuration that routers had when it was written."""
+    contradicting = policy_of(topic_scope("d"), {"default_target": "d"})
+    policies.table = with_policy(policies.table, topic_scope("d"), contradicting)
+    with pytest.raises(IrreconcilableError, match="the policies of d cannot be reconciled"):
+        operations.switch(target_scope("out"), "paused", on=True)
 
 
 def test_a_target_that_nothing_goes_to_is_a_slip_of_the_pen(operations: Operations, policies: InMemory) -> None:
