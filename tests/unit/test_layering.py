@@ -326,6 +326,14 @@ def test_the_rooms_of_the_router_import_each_other_in_no_circle() -> None:
     assert set(_INNER) <= set(order.static_order())
 
 
+def test_the_folders_of_the_router_import_each_other_in_no_circle() -> None:
+    folders: dict[str, set[str]] = {}
+    for room, allowed in _INNER.items():
+        folder = room.partition(".")[0]
+        folders.setdefault(folder, set()).update({each.partition(".")[0] for each in allowed} - {folder})
+    assert set(folders) <= set(TopologicalSorter(folders).static_order())
+
+
 def test_every_folder_of_the_jobs_is_a_room() -> None:
     assert set(_inner_rooms("spark_backfill")) == set(_JOBS) | _SHARED_BY_JOBS | {"__init__", "__main__", "cli"}
 
