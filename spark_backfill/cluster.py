@@ -1,5 +1,6 @@
 """Requests of the driver to the cluster, and the few records that it reads itself, from state and staging topics."""
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -19,7 +20,21 @@ from index.errors import ConfigError
 from spark_backfill.errors import JobError
 
 REQUEST_TIMEOUT_S: Final = 20.0
+ASK_AGAIN_WITHIN_S: Final = 10.0
+ASK_AGAIN_AFTER_S: Final = 0.2
+"""Time to find the new leader of a partition, and the pause between two requests."""
+
 _MISSING: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
+
+_STALE_LOOK: Final = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.FENCED_LEADER_EPOCH,
+    }
+)
+"""Errors of a request to a broker that no longer leads, or does not know yet that it leads."""
 
 
 class Connection(Protocol):
@@ -126,8 +141,22 @@ def _offsets(
     spec: OffsetSpec,
     isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
 ) -> dict[int, int]:
-    if not places:
-        return {}
+    """Return an offset of each partition; ask again for a while where the leader has changed."""
+    until_s = time.monotonic() + ASK_AGAIN_WITHIN_S
+    while places:
+        try:
+            return _answered(admin, places, spec, isolation)
+        except KafkaException as exception:
+            if exception.args[0].code() not in _STALE_LOOK or time.monotonic() >= until_s:
+                raise
+        time.sleep(ASK_AGAIN_AFTER_S)
+        admin.list_topics(timeout=REQUEST_TIMEOUT_S)
+    return {}
+
+
+def _answered(
+    admin: AdminClient, places: Sequence[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel
+) -> dict[int, int]:
     asked = dict.fromkeys(places, spec)
     futures = admin.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
     found = {place.partition: int(future.result(REQUEST_TIMEOUT_S + 1).offset) for place, future in futures.items()}
