@@ -32,9 +32,10 @@ _STALE_LOOK: Final = frozenset(
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
     }
 )
-"""Errors of a request to a broker that no longer leads, or does not know yet that it leads."""
+"""Errors of a request to a broker that no longer leads, or does not know yet that it leads or where its log ends."""
 
 
 class Connection(Protocol):

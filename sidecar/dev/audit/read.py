@@ -15,7 +15,9 @@ STALL_S: Final = 60.0
 _READ_RECORDS: Final = 10_000
 _REQUEST_TIMEOUT_S: Final = 30.0
 _PAUSE_S: Final = 0.1
-_NOT_LED_YET: Final = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+_NOT_LED_YET: Final = frozenset(
+    {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.OFFSET_NOT_AVAILABLE}
+)
 
 Ranges = dict[tuple[str, int], tuple[int, int]]
 """Maps (topic, partition) to (first offset, end of the committed records)."""
@@ -45,7 +47,8 @@ def _edges(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
         try:
             edges = consumer.get_watermark_offsets(TopicPartition(topic, partition), _REQUEST_TIMEOUT_S)
         except KafkaException as exception:
-            # A broker that has just started is in the metadata before it leads its partitions.
+            # A broker that has just started is in the metadata before it leads its partitions, and a new leader does
+            # not know its end at once (KIP-207).
             if exception.args[0].code() not in _NOT_LED_YET or time.monotonic() > deadline:
                 raise
             time.sleep(_PAUSE_S)

@@ -49,7 +49,7 @@ def ranges(admin: Admin, *partitions: int) -> dict[int, LogRange]:
 
 
 def test_offsets_are_asked_for_again_when_the_leader_has_changed() -> None:
-    admin = Admin(KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+    admin = Admin(KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.OFFSET_NOT_AVAILABLE)
     assert ranges(admin, 0, 1) == {0: LogRange(10, 10), 1: LogRange(11, 11)}
     assert admin.looks == 2
 
