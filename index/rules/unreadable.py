@@ -104,6 +104,13 @@ def decode_headers(raw: bytes) -> list[RawHeader]:
     return _decoded(raw, *_varint(raw, 0))
 
 
+def encode_headers(headers: Headers) -> bytes:
+    """Encode headers as a record in the log has them; :func:`decode_headers` reads the result."""
+    parts = [part for name, content in headers for part in (name.encode(), content)]
+    sized = [_encoded(-1) if part is None else _encoded(len(part)) + part for part in parts]
+    return _encoded(len(headers)) + b"".join(sized)
+
+
 def _decoded(raw: bytes, count: int, at: int) -> list[RawHeader]:
     headers: list[RawHeader] = []
     for _ in range(count):
@@ -132,6 +139,14 @@ def _bytes(raw: bytes, at: int) -> tuple[bytes | None, int]:
     if at + size > len(raw):
         raise ValueError(f"{size} bytes are announced, and {len(raw) - at} are there")
     return raw[at : at + size], at + size
+
+
+def _encoded(number: int) -> bytes:
+    zigzag, encoded = number << 1 ^ number >> 63, bytearray()
+    while zigzag >= _CONTINUES:
+        encoded.append(zigzag & (_CONTINUES - 1) | _CONTINUES)
+        zigzag >>= 7
+    return bytes([*encoded, zigzag])
 
 
 def _varint(raw: bytes, at: int) -> tuple[int, int]:

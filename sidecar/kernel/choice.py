@@ -46,16 +46,14 @@ class Kernel:
             return None
         from sidecar.kernel import _release  # noqa: PLC0415 -- it may not be compiled
 
-        addresses = {name: librdkafka.address_of(name) for name in _FUNCTIONS}
-        return _release.Writer(watch, addresses, stripped, KEEP_KEY, source)
+        return _release.Writer(watch, librdkafka.addresses_of(_FUNCTIONS), stripped, KEEP_KEY, source)
 
     def reader(self, queue: librdkafka.PartitionQueue) -> "_fetching.Reader":
         """Make the native reader of a partition; the kernel must be native."""
         assert not self.why_not, "there is no kernel to read with"
         from sidecar.kernel import _fetching  # noqa: PLC0415 -- it may not be compiled
 
-        addresses = {name: librdkafka.address_of(name) for name in librdkafka.READING}
-        return _fetching.Reader(queue.address, addresses, librdkafka.memory_file())
+        return _fetching.Reader(queue.address, librdkafka.addresses_of(librdkafka.READING), librdkafka.memory_file())
 
     def decider(self, rules: Rules, packer: RowPacker, kinds: tuple[type, type]) -> "_deciding.Decider | None":
         """Make the native decider of records of the common form by these rules; return None if Python decides all.

@@ -12,7 +12,7 @@ record whose bytes it does not find is rejected.
 
 import ctypes
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -105,8 +105,12 @@ def check_client() -> None:
         )
 
 
-def address_of(name: str) -> int:
-    """Return the address of a function of librdkafka, which native code calls."""
+def addresses_of(names: Iterable[str]) -> dict[str, int]:
+    """Return the addresses of functions of librdkafka, which native code calls."""
+    return {name: _address_of(name) for name in names}
+
+
+def _address_of(name: str) -> int:
     address = ctypes.cast(getattr(_LIBRARY, name), ctypes.c_void_p).value
     assert address, f"{name} has no address"
     return address
@@ -128,7 +132,7 @@ def plugin() -> str:
         return ""
     from sidecar.kernel import _fetching  # noqa: PLC0415 -- it may not be compiled
 
-    _fetching.plug({name: address_of(name) for name in _PLUGIN}, memory_file())
+    _fetching.plug(addresses_of(_PLUGIN), memory_file())
     path = str(_fetching.__file__)
     try:
         Producer({"plugin.library.paths": path, "log_level": 0})

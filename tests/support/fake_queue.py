@@ -11,7 +11,7 @@ from index.protocol.headers import Headers
 from index.rules.unreadable import RawHeader, count_headers, decode_headers, examined
 from sidecar.kafka.reading.handed_over import headers_as_handed_over
 from sidecar.kernel._fetching import Reader
-from sidecar.kernel.librdkafka import READING, address_of, memory_file
+from sidecar.kernel.librdkafka import READING, addresses_of, memory_file
 
 _MESSAGE_BYTES: Final = 160
 _HEADERS_AT: Final = (120, 128)
@@ -90,7 +90,7 @@ class FakeQueue:
         }
         _ALIVE.append((functions, self._kept))
         # Headers are those of the library itself.
-        addresses = {name: address_of(name) for name in READING}
+        addresses = addresses_of(READING)
         addresses |= {name: ctypes.cast(function, pointer).value or 0 for name, function in functions.items()}
         self.reader = Reader(1, addresses, memory_file() if has_memory else -1)
 

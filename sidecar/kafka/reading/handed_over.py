@@ -13,15 +13,21 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import Message
 
 from index.protocol.headers import Headers
-from index.rules.unreadable import MAX_HEADERS, UnreadableHeaders, are_plain, count_headers, decode_headers, examined
+from index.rules.unreadable import (
+    MAX_HEADERS,
+    UnreadableHeaders,
+    are_plain,
+    count_headers,
+    decode_headers,
+    encode_headers,
+    examined,
+)
 
 if TYPE_CHECKING:
     from sidecar.kernel._fetching import Watch
 
 UNSEEN: Final = "the name of a header with a NUL ends there, and more than 100,000 headers count as none"
 """Headers that the router cannot see without the kernel, for the line at its start."""
-
-_CONTINUES: Final = 0x80
 
 _HIDDEN: Final = "The client does not hand over the headers of the record as they are in the log"
 
@@ -88,18 +94,4 @@ def _handed_over(message: Message) -> Headers:
     except SystemError:
         # The name of a header is no UTF-8.
         return UnreadableHeaders(b"\0", (), _HIDDEN, None)
-    return headers if are_plain(headers) else examined(_encoded(headers), headers)
-
-
-def _encoded(headers: Headers) -> bytes:
-    parts = [part for name, content in headers for part in (name.encode(), content)]
-    sized = [_varint(-1) if part is None else _varint(len(part)) + part for part in parts]
-    return _varint(len(headers)) + b"".join(sized)
-
-
-def _varint(number: int) -> bytes:
-    zigzag, encoded = number << 1 ^ number >> 63, bytearray()
-    while zigzag >= _CONTINUES:
-        encoded.append(zigzag & (_CONTINUES - 1) | _CONTINUES)
-        zigzag >>= 7
-    return bytes([*encoded, zigzag])
+    return headers if are_plain(headers) else examined(encode_headers(headers), headers)

@@ -8,6 +8,7 @@ from index.errors import ConfigError
 from index.protocol.headers import Headers
 from index.protocol.record import Record
 from index.protocol.schedule import Reason, Rejection, Schedule
+from index.rules import unreadable
 from index.rules.rules import Rules
 from index.rules.rules_stored import RULES_OF_0_1_0
 from index.rules.unreadable import (
@@ -46,6 +47,12 @@ def test_all_bytes_of_all_headers_are_kept(headers: list[WireHeader]) -> None:
     else:
         assert [(name.encode(), content) for name, content in found] == headers
         assert are_plain(found)
+
+
+@given(st.lists(st.tuples(st.text(max_size=80), st.none() | st.binary(max_size=80)), max_size=5))
+def test_headers_are_encoded_as_in_a_log(headers: list[tuple[str, bytes | None]]) -> None:
+    as_bytes = [(name.encode(), content) for name, content in headers]
+    assert unreadable.encode_headers(headers) == encode_headers(as_bytes)
 
 
 @pytest.mark.parametrize(
