@@ -143,8 +143,10 @@ def _offsets(
     isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
 ) -> dict[int, int]:
     """Return an offset of each partition; ask again for a while where the leader has changed."""
+    if not places:
+        return {}
     until_s = time.monotonic() + ASK_AGAIN_WITHIN_S
-    while places:
+    while True:
         try:
             return _answered(admin, places, spec, isolation)
         except KafkaException as exception:
@@ -152,7 +154,6 @@ def _offsets(
                 raise
         time.sleep(ASK_AGAIN_AFTER_S)
         admin.list_topics(timeout=REQUEST_TIMEOUT_S)
-    return {}
 
 
 def _answered(

@@ -183,13 +183,7 @@ _INNER: dict[str, frozenset[str]] = {
 }
 """The rooms of the router that each room may import, in the order of their floors."""
 
-_FOLDERS = {
-    "engine": "everything that decides and orders for one partition",
-    "kafka": "all contact with the client",
-    "cluster": "topics and rights",
-    "operations": "the operator's desk",
-    "dev": "a local Kafka, the demo, the audit",
-}
+_FOLDERS = frozenset({"engine", "kafka", "cluster", "operations", "dev"})
 """The folders of rooms; ``engine`` and ``operations`` also hold modules, so they are rooms as well."""
 
 _CONNECTS = "app"
@@ -340,8 +334,8 @@ def test_every_folder_of_the_jobs_is_a_room() -> None:
 
 def test_every_folder_of_the_router_is_a_room() -> None:
     single = {"__init__", "__main__", _CONNECTS, "producing", "zones"} | (_EVERYBODY - {"__version__", "logs"})
-    assert set(_inner_rooms()) == set(_INNER) | single | set(_FOLDERS)
-    for folder in set(_FOLDERS) - set(_INNER):
+    assert set(_inner_rooms()) == set(_INNER) | single | _FOLDERS
+    for folder in _FOLDERS - set(_INNER):
         assert [path.name for path, _ in _inner_rooms()[folder]] == ["__init__.py"], (
             f"{folder} holds rooms, not modules"
         )
