@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from index.buckets.bucket import Manifest
@@ -10,7 +10,7 @@ from sidecar.dev.audit import AuditedRecord
 from snapshots.segments.manifest import MANIFEST_PREFIX, decode_manifest
 from snapshots.segments.segment import StoredEntry, decode_segment
 from snapshots.state.state import StoredState, fold_state
-from tests.integration.scenario import TIMEOUT_S, Stage
+from tests.integration.scenario import TIMEOUT_S, Stage, wait_until
 
 
 def state(stage: Stage, delay: str, partition: int = 0) -> StoredState:
@@ -52,7 +52,18 @@ def truncate(stage: Stage, delay: str, below: int) -> None:
     """
     topic = f"{delay}.delay-state"
     _use_policy(stage, topic, "delete")
-    delete_records(stage, topic, 0, below)
+
+    def is_truncated() -> bool:
+        try:
+            delete_records(stage, topic, 0, below)
+        except KafkaException as error:
+            # The leader learns the new policy from the controller after the change was acknowledged.
+            if error.args[0].code() != KafkaError.POLICY_VIOLATION:
+                raise
+            return False
+        return True
+
+    wait_until(is_truncated, f"the leader of {topic} deletes records")
     _use_policy(stage, topic, "compact")
 
 
