@@ -99,6 +99,9 @@ class Metrics:
         )
         self.seal_seconds = histogram("seal_seconds", "Time from freezing a bucket to its committed manifest", "topic")
         self.merge_seconds = histogram("merge_seconds", "Time from choosing buckets to the merged manifest", "topic")
+        self.entries_merged = counter(
+            "entries_merged", "Pending records that a merge wrote again; beside records_indexed: rewrites", "topic"
+        )
         self.seal_failures = counter("seal_failures", "Seals and merges given up, to be tried again", "topic")
         self.trim_failures = counter("trim_failures", "DeleteRecords that failed, to be tried again", "topic")
         self.load_failures = counter("load_failures", "Loads of a segment that failed, to be tried again", "topic")

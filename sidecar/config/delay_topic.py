@@ -167,7 +167,7 @@ class DelayTopicConfig(Section):
         512 << 10, ge=1_024, le=900_000, description="Most payload in one segment, which is one record."
     )
     max_buckets: Count = Field(
-        20, ge=2, le=1_000, description="With more buckets than this per partition, neighbours are merged."
+        24, ge=2, le=1_000, description="With more buckets than this per partition, neighbours are merged."
     )
     trim: bool = Field(
         False,

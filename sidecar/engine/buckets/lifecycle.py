@@ -106,7 +106,7 @@ class Housekeeping:
         if request.segments:
             self._written(offsets)
         if isinstance(request.installs, Installation):
-            self._installed(merged=bool(request.installs.merged_from))
+            self._installed(request.installs)
         elif request.removed or request.reclaimed:
             failpoints.passing("removal.after")
         self._tombstones.committed(request)
@@ -163,7 +163,7 @@ class Housekeeping:
             if any(bucket.is_done(watermark) for bucket in buckets):
                 return
             sources = to_write_inline(buckets, self._rules, watermark) or to_merge(
-                buckets, self._max_buckets, watermark
+                buckets, self._max_buckets, watermark, self._now_ms + self._rules.soon_ms
             )
             if not sources:
                 self._pool.merges.leave(self)
@@ -257,14 +257,15 @@ class Housekeeping:
             self._merging.written(record_offsets)
             failpoints.passing("merge.segment_written")
 
-    def _installed(self, *, merged: bool) -> None:
-        if not merged:
+    def _installed(self, installed: Installation) -> None:
+        if not installed.merged_from:
             failpoints.passing("seal.after_manifest")
             self._metrics.seal_seconds.labels(self._topic).observe(self._clock.running_s() - self._seal_began_s)
             self._end_seal()
         elif self._merging is not None:
             failpoints.passing("merge.after_manifest")
             self._metrics.merge_seconds.labels(self._topic).observe(self._clock.running_s() - self._merge_began_s)
+            self._metrics.entries_merged.labels(self._topic).inc(installed.manifest.entries)
             self._tombstones.orphaned += self._merging.source_keys
             self._end_merge()
 

@@ -69,6 +69,7 @@ class Merging:
         self.bucket_id = bucket_id
         self._watermark = watermark
         self._manifests = manifests
+        self._entries = sum(source.stored for source in sources)
         self._rules = rules
         self._masked = masked or BitMap64()
         self._codec = codec
@@ -101,7 +102,7 @@ class Merging:
         self._handover.put(None)
 
     def _merge(self, sources: Sequence[SourceAhead], pointed: PointedRecords) -> None:
-        for run in cut_runs(merged(sources), self._rules, _sizes):
+        for run in cut_runs(merged(sources), self._rules, _sizes, self._entries):
             for ref, value in self._encoded(run, pointed):
                 targets = in_proportion(ref, self._manifests)
                 if not self._handover.put(Encoded(ref._replace(targets=targets), value)):

@@ -58,7 +58,7 @@ class Sealing:
         self._encoding: deque[Future[list[Encoded]]] = deque()
         self._ready: list[Encoded] = []
         self._writer = SegmentWriter(bucket_id, frozen.from_offset, to_offset)
-        self._segments: Iterator[Run[Payload]] = cut_runs(frozen.pieces(), rules, stored_sizes)
+        self._segments: Iterator[Run[Payload]] = cut_runs(frozen.pieces(), rules, stored_sizes, len(frozen))
         self._given: list[Encoded] = []
 
     def next_segments(self) -> tuple[tuple[bytes, bytes], ...] | None:

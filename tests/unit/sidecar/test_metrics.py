@@ -76,6 +76,7 @@ def test_before_the_first_release_the_histogram_is_there_and_empty() -> None:
         ("transaction_seconds", "histogram"),
         ("seal_seconds", "histogram"),
         ("merge_seconds", "histogram"),
+        ("entries_merged", "counter"),
         ("seal_failures", "counter"),
         ("load_failures", "counter"),
         ("trim_failures", "counter"),

@@ -63,7 +63,7 @@ def test_defaults(tmp_path: Path) -> None:
 
 def test_buckets_by_default_and_as_configured(tmp_path: Path) -> None:
     (topic,) = loaded(tmp_path, MINIMAL).delay_topics
-    assert (topic.trim, topic.max_buckets) == (False, 20)
+    assert (topic.trim, topic.max_buckets) == (False, 24)
     assert topic.seal_rules == SealRules(100_000, 500_000, 60_000, 300_000, 2_000, 512 << 10, "auto", 30_000)
     (topic,) = loaded(
         tmp_path,

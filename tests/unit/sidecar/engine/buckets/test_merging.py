@@ -158,10 +158,10 @@ def test_a_merged_bucket_holds_what_its_sources_did_in_release_order() -> None:
     assert under_way.source_keys == [segment_key(*each) for each in [(0, 0), (0, 1), (1, 0), (1, 1)]]
     assert [[entry[:2] for entry in each] for each in segments] == [
         [(10, 1), (15, 11), (20, 2)],
-        [(20, 12)],
-        [(3_000, 3), (3_001, 13)],
+        [(20, 12), (3_000, 3)],
+        [(3_001, 13)],
     ]
-    assert [record for _, _, record in segments[1]] == [Record(b"20", b"12", [], 5)]
+    assert segments[1][0][2] == Record(b"20", b"12", [], 5)
     assert (made.bucket_id, made.from_offset, made.to_offset, made.needs_from, made.entries) == (7, 1, 14, None, 6)
     assert [each.record_offset for each in made.segments] == [1_000, 1_001, 1_002]
     assert encode_manifest(made), "not one that can be stored"
