@@ -41,9 +41,19 @@ def entries_of(stage: Stage, delay: str, manifest: Manifest) -> list[StoredEntry
 
 
 def delete_records(stage: Stage, topic: str, partition: int, below: int) -> None:
-    """Remove the front of a partition."""
-    (future,) = stage.admin.delete_records([TopicPartition(topic, partition, below)]).values()
-    future.result(TIMEOUT_S)
+    """Remove the front of a partition; wait until the leader knows a cleanup policy that was changed a moment ago."""
+
+    def is_deleted() -> bool:
+        (future,) = stage.admin.delete_records([TopicPartition(topic, partition, below)]).values()
+        try:
+            future.result(TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.POLICY_VIOLATION:
+                raise
+            return False
+        return True
+
+    wait_until(is_deleted, f"the leader of {topic}/{partition} deletes records")
 
 
 def truncate(stage: Stage, delay: str, below: int) -> None:
@@ -52,18 +62,7 @@ def truncate(stage: Stage, delay: str, below: int) -> None:
     """
     topic = f"{delay}.delay-state"
     _use_policy(stage, topic, "delete")
-
-    def is_truncated() -> bool:
-        try:
-            delete_records(stage, topic, 0, below)
-        except KafkaException as error:
-            # The leader learns the new policy from the controller after the change was acknowledged.
-            if error.args[0].code() != KafkaError.POLICY_VIOLATION:
-                raise
-            return False
-        return True
-
-    wait_until(is_truncated, f"the leader of {topic} deletes records")
+    delete_records(stage, topic, 0, below)
     _use_policy(stage, topic, "compact")
 
 

@@ -1,16 +1,10 @@
 """Tests with more payload than memory, and with a log that has lost pending records."""
 
-from confluent_kafka import TopicPartition
-
-from tests.integration.scenario import TIMEOUT_S, Header, Stage, header, now_ms, wait_until
+from tests.integration.scenario import Header, Stage, header, now_ms, wait_until
 from tests.integration.serving import serving
+from tests.integration.stored_buckets import delete_records
 
 MIB = 1 << 20
-
-
-def delete_records(stage: Stage, delay: str, below: int) -> None:
-    (future,) = stage.admin.delete_records([TopicPartition(delay, 0, below)]).values()
-    future.result(TIMEOUT_S)
 
 
 def test_pending_records_removed_while_the_router_runs(stage: Stage) -> None:
@@ -18,10 +12,10 @@ def test_pending_records_removed_while_the_router_runs(stage: Stage) -> None:
     delay = stage.delay(default_target=out)
     with stage.router(payload_memory="1B") as router:
         router.start_and_wait()
-        at: Header = ("deliver-at", b"%d" % (now_ms() + 2_000))
+        at: Header = ("deliver-at", b"%d" % (now_ms() + 5_000))
         stage.send_many(delay, [[at]] * 20)
         wait_until(lambda: router.metric(f'pending_records{{topic="{delay}"}}') == 20, "all are indexed")
-        delete_records(stage, delay, 10)
+        delete_records(stage, delay, 0, 10)
         assert [record.value for record in stage.wait_records(out, 10)] == [b"%d" % number for number in range(10, 20)]
         wait_until(lambda: router.metric(f'records_lost_total{{topic="{delay}"}}') == 10, "ten are counted as lost")
         (event,) = router.events("records_lost")
@@ -38,7 +32,7 @@ def test_pending_records_removed_while_the_router_is_down(stage: Stage) -> None:
         stage.send(delay, value=b"commits the cursor")
         stage.wait_records(out, 1)
         router.kill()
-        delete_records(stage, delay, 15)
+        delete_records(stage, delay, 0, 15)
         router.start_and_wait()
         assert router.metric(f'records_lost_total{{topic="{delay}"}}') == 15
         (event,) = router.events("records_lost")
@@ -57,7 +51,7 @@ def test_records_removed_before_they_were_ever_looked_at(stage: Stage) -> None:
         stage.wait_records(out, 1)
         assert router.stop() == 0
         stage.send_many(delay, [[]] * 10)
-        delete_records(stage, delay, 6)
+        delete_records(stage, delay, 0, 6)
         router.start_and_wait()
         assert router.metric(f'records_lost_total{{topic="{delay}"}}') == 5
         assert len(stage.wait_records(out, 6)) == 6

@@ -41,7 +41,7 @@ def test_what_is_moved_leaves_at_its_new_time_as_it_was_sent(stage: Stage) -> No
         router.start_and_wait()
         for value in (b"first", b"last"):
             stage.send(delay, ("deliver-id", b"memory"), at(far_ms + 1), value=value)
-        soon_ms = now_ms() + 2_000
+        soon_ms = now_ms() + 5_000
         move = stage.send(delay, ("deliver-move", b"memory"), at(far_ms + 2), ("correlation", b"7"))
         # This control lies in front of the record that the first move appends, and holds for that record.
         stage.send(delay, ("deliver-move", b"memory"), at(soon_ms), ("deliver-if-due", b"%d" % (far_ms + 2)))
@@ -94,7 +94,7 @@ def test_what_is_in_a_bucket_is_moved_whether_the_delay_topic_still_has_it_or_no
         if placement == "inline":
             _trim(kafka_admin, delay, 7)
         router.start_and_wait()
-        soon_ms = now_ms() + 500
+        soon_ms = now_ms() + 3_000
         for number in (6, 3, 0):
             stage.send(delay, ("deliver-move", b"order-%d" % number), at(soon_ms + number))
         released = stage.wait_records(out, 3)
@@ -109,15 +109,15 @@ def test_an_occurrence_that_is_moved_keeps_its_number_and_its_series_goes_on_fro
     delay = stage.delay(default_target=out, recurring=True, min_period="50ms", max_delay="2h")
     with stage.router() as router:
         router.start_and_wait()
-        series: list[Header] = [("deliver-id", b"s"), ("deliver-every", b"200ms"), ("deliver-times", b"3")]
+        series: list[Header] = [("deliver-id", b"s"), ("deliver-every", b"1s"), ("deliver-times", b"3")]
         stage.send(delay, *series, at(now_ms() + HOUR_MS), value=b"v")
-        soon_ms = now_ms() + 300
+        soon_ms = now_ms() + 3_000
         stage.send(delay, ("deliver-move", b"s"), at(soon_ms))
         released = stage.wait_records(out, 3)
         assert router.stop() == 0
     assert [header(each, "delay-occurrence") for each in released] == [b"1", b"2", b"3"]
     dues_ms = [int(header(each, "delay-due") or b"") for each in released]
-    assert dues_ms == [soon_ms, soon_ms + 200, soon_ms + 400]
+    assert dues_ms == [soon_ms, soon_ms + 1_000, soon_ms + 2_000]
     report = stage.audit()
     assert report.ok, report.samples
     assert (report.released_once, report.moved, report.answered) == (3, 1, 1)

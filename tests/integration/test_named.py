@@ -21,7 +21,7 @@ def test_what_is_cancelled_or_replaced_never_leaves_and_each_control_has_a_recei
         wait_until(lambda: any(state(stage, delay).buckets), "they are in a bucket")
         router.kill()
         router.start_and_wait()
-        due_ms = now_ms() + 1_500
+        due_ms = now_ms() + 5_000
         soon: Header = ("deliver-at", b"%d" % due_ms)
         stage.send(delay, ("deliver-id", b"memory"), soon, value=b"first")
         for name in (b"sealed", b"memory", b"nobody"):
