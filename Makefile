@@ -10,7 +10,7 @@ ROOMS := index snapshots sidecar spark_backfill
 PROTOS := $(wildcard snapshots/proto/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv demo dev test test-all test-broker test-rest test-versions test-wheel test-kernel wheel wheels coverage simulate mutants walk faults soak lint format bench bench-kernel bench-large bench-named bench-ops bench-spark lock proto clean \
+.PHONY: help venv demo dev test test-all test-broker test-rest test-versions test-wheel test-kernel wheel wheels coverage simulate mutants model walk faults soak lint format bench bench-kernel bench-large bench-named bench-ops bench-spark lock proto clean \
         chart-tools chart-schema chart push-chart push-image test-docs test-helm test-monitoring test-page image image-spark release-image image-sbom test-image test-spark spark-zip
 
 help: ## Show this list
@@ -44,7 +44,7 @@ test: venv ## The core, the simulation and each promise on a real broker (7 minu
 	@$(BIN)/python -m tests.support.kafka_or_exit
 	@$(PYTEST) $(SIDE_BY_SIDE) $$($(BIN)/python -m tests.targets $@)
 
-test-rest: test-docs test-kernel test-wheel test-broker test-page test-helm test-monitoring test-image test-spark ## All other tests (three quarters of an hour)
+test-rest: test-docs test-kernel test-wheel test-broker test-page test-helm test-monitoring test-image model test-spark ## All other tests (three quarters of an hour)
 
 test-all: test test-rest ## All tests
 
@@ -164,6 +164,9 @@ format: venv ## Format the code and mend what ruff can mend
 
 bench: venv ## Throughput and lateness, as ratios to a bare transactional loop: medians of three (ROUNDS=1: once, 32 minutes)
 	@$(BIN)/python -m tests.bench $(if $(ROUNDS),--rounds $(ROUNDS))
+
+model: venv ## Check the model of exactly-once with TLC: the right router holds, each wrong one is caught (two minutes)
+	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
 walk: venv ## Files and functions that a record, a cancel and a restart visit (LIST=deliver-at: print them)
 	@$(BIN)/python -m tests.bench.walk $(if $(LIST),--list $(LIST))

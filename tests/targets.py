@@ -39,6 +39,7 @@ TARGETS: Final[Mapping[str, tuple[str, ...]]] = {
     "test-helm": ("tests/helm",),
     "test-monitoring": ("tests/monitoring",),
     "test-image": ("tests/image",),
+    "model": ("tests/model",),
 }
 
 
