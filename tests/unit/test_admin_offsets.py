@@ -68,9 +68,11 @@ def test_what_is_answered_is_asked_for_once() -> None:
     assert (asked.questions, asked.looks) == ([[HERE, THERE]], 0)
 
 
-@pytest.mark.parametrize(
-    "lost", [NOBODY, AWAY, OFFSET_INVALID, KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION)], ids=str
-)
+OLD_LEADER = KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION)
+NEW_LEADER = KafkaError(KafkaError.OFFSET_NOT_AVAILABLE)
+
+
+@pytest.mark.parametrize("lost", [NOBODY, AWAY, OFFSET_INVALID, OLD_LEADER, NEW_LEADER], ids=str)
 def test_what_a_client_without_connections_says_is_asked_for_again(lost: Answer) -> None:
     asked = Asked({HERE: 5, THERE: lost}, {THERE: lost}, {THERE: 9}, led=[HERE, THERE])
     assert _ask(asked, HERE, THERE) == {HERE: LogOffset(5, 7), THERE: LogOffset(9, 7)}

@@ -75,8 +75,8 @@ _OF_ONE_RECORD = frozenset({KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMEST
 _OUT_OF_ORDER = frozenset({KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER})
 # Errors of a consumer about a batch: it cannot be decompressed, it is damaged, or its format is unknown.
 _UNREADABLE = frozenset({KafkaError._BAD_COMPRESSION, KafkaError._BAD_MSG, KafkaError._NOT_IMPLEMENTED})
-# Errors of a request when the client does not know the brokers, has lost one on the way, or takes another broker for
-# the leader.
+# Errors of a request when the client does not know the brokers, has lost one on the way, takes another broker for the
+# leader, or asks a leader that is too new to know the end of the log (KIP-207).
 _STALE_LOOK = frozenset(
     {
         KafkaError._NOENT,
@@ -84,6 +84,7 @@ _STALE_LOOK = frozenset(
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
     }
 )
 # Errors of the client when no broker has answered in time, or none could be reached.
@@ -190,7 +191,7 @@ def is_leaderless(error: KafkaError) -> bool:
 
 
 def tells_of_stale_look(error: KafkaError) -> bool:
-    """Say whether the client asked no broker, or one that no longer leads; fresh metadata may mend that."""
+    """Say whether the client asked no broker, no leader, or a leader that is too new; asking again may mend that."""
     return error.code() in _STALE_LOOK
 
 
