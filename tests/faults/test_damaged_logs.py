@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from tests.faults.stage import SMALL_BUCKETS, FaultStage, proxied
-from tests.integration.readiness import partitions
+from tests.integration.readiness import partitions, refused
 from tests.integration.scenario import header, now_ms, wait_until
 from tests.integration.stored_buckets import state
 
@@ -77,9 +77,10 @@ def test_bytes_that_have_changed_on_the_disk(needs_own_nodes: None, tmp_path: Pa
             sources = {(header(each, "delay-source") or b"").rpartition(b"/")[0] for each in released}
             assert sources == {f"{delay}/{SNAPSHOTS}".encode()}
             assert router.events("segment_made_good")
-            stopped = partitions(router)[f"{delay}/{STATE}"]
-            assert stopped["state"] == "refused"
-            assert f"{delay}.delay-state/{STATE} has a batch that cannot be read" in stopped["why"]
-            assert "failed CRC32C check" in stopped["why"]
+            # A refused partition is tried again every 15 s, so it may be fencing now.
+            wait_until(lambda: refused(router, f"{delay}/{STATE}"), "a refusal")
+            why = partitions(router)[f"{delay}/{STATE}"]["why"]
+            assert f"{delay}.delay-state/{STATE} has a batch that cannot be read" in why
+            assert "failed CRC32C check" in why
             assert len(stage.records(out)) == RECORDS
             assert router.stop() == 0
