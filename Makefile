@@ -10,7 +10,7 @@ ROOMS := index snapshots sidecar spark_backfill
 PROTOS := $(wildcard snapshots/proto/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv demo dev test test-all test-broker test-rest test-versions test-wheel test-kernel wheel wheels coverage simulate mutants model walk faults soak lint format bench bench-kernel bench-large bench-named bench-ops bench-spark lock proto clean \
+.PHONY: help venv demo dev test test-all test-broker test-rest test-versions test-wheel test-kernel wheel wheels coverage simulate mutants mutation model walk faults soak lint format bench bench-kernel bench-large bench-named bench-ops bench-spark lock proto clean \
         chart-tools chart-schema chart push-chart push-image test-docs test-helm test-monitoring test-page image image-spark release-image image-sbom test-image test-spark spark-zip
 
 help: ## Show this list
@@ -166,6 +166,14 @@ format: venv ## Format the code and mend what ruff can mend
 bench: venv ## Throughput and lateness, as ratios to a bare transactional loop: medians of three (ROUNDS=1: once, 32 minutes)
 	@$(BIN)/python -m tests.bench $(if $(ROUNDS),--rounds $(ROUNDS))
 
+# cosmic-ray and all that it needs stay apart from the developers' environment.
+MUTATION = build/mutation/venv
+
+mutation: venv ## Share of small mistakes in index and sidecar/engine that tests notice (MUTANTS=300, SEED=… repeats a run)
+	@test -x $(MUTATION)/bin/python || $(PYTHON) -m venv $(MUTATION)
+	@$(MUTATION)/bin/python -m pip install --quiet --require-hashes --requirement requirements-mutation.lock
+	@$(BIN)/python -m tests.mutation $(or $(MUTANTS),300) $(if $(SEED),--seed $(SEED))
+
 model: venv ## Check the model of exactly-once with TLC: the right router holds, each wrong one is caught (two minutes)
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
@@ -226,7 +234,8 @@ lock: ## Pin the dependencies again (UPGRADE=--upgrade: to the newest)
 	@$(LOCK) --extra spark --no-emit-package pyspark --no-emit-package py4j --output-file requirements-spark.lock
 	@$(LOCK) --group dev --output-file requirements-dev.lock
 	@$(subst uv pip compile pyproject.toml,uv pip compile --group image,$(LOCK)) --output-file requirements-image.lock
-	@! grep -HnE '://|[a-z]\.(com|dev|io|org|net)\b' requirements.lock requirements-extras.lock requirements-spark.lock requirements-dev.lock requirements-image.lock
+	@$(subst uv pip compile pyproject.toml,uv pip compile --group mutation,$(LOCK)) --output-file requirements-mutation.lock
+	@! grep -HnE '://|[a-z]\.(com|dev|io|org|net)\b' requirements.lock requirements-extras.lock requirements-spark.lock requirements-dev.lock requirements-image.lock requirements-mutation.lock
 
 proto: venv ## Generate snapshots/proto/*_pb2.py and .pyi from the .proto files
 	@$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. $(PROTOS)

@@ -77,12 +77,14 @@ Begin(o) == LET s == owner[o] IN
 
 \* -- The end of a transaction -----------------------------------------------------------------------------------
 First == CHOOSE q \in Partitions : TRUE
-Written(q) == ~(Wrong = "progressOfFirst" /\ q # First)
-Whole(q) == ~(Wrong = "torn" /\ q # First)
+\* The partitions whose part of the transaction becomes visible: all or nothing, unless it is torn.
+Parts == IF Wrong = "torn" THEN {S \in SUBSET Partitions : First \in S} ELSE {Partitions}
+Told(q) == ~(Wrong = "progressOfFirst" /\ q # First)
 Applies(o) == owner[o].open /\ (owner[o].epoch = epoch \/ Wrong = "notFenced")
-Apply(o) == /\ state' = [q \in Partitions |-> IF Written(q) /\ Whole(q) THEN owner[o].next[q] ELSE state[q]]
+Apply(o) == \E S \in Parts :
+            /\ state' = [q \in Partitions |-> IF q \in S /\ Told(q) THEN owner[o].next[q] ELSE state[q]]
             /\ out' = [q \in Partitions |-> [i \in Offsets |->
-                         IF i \in owner[o].batch[q] /\ Whole(q) THEN out[q][i] + 1 ELSE out[q][i]]]
+                         IF q \in S /\ i \in owner[o].batch[q] THEN out[q][i] + 1 ELSE out[q][i]]]
             /\ early' = (early \/ \E q \in Partitions : \E i \in owner[o].batch[q] : log[q][i] > clock)
 Committed(s) == [s EXCEPT !.open = FALSE, !.own = s.next, !.batch = Nothing]
 Commit(o) == /\ Applies(o) /\ Apply(o) /\ owner' = [owner EXCEPT ![o] = Committed(@)]
