@@ -27,8 +27,11 @@ def cut_dues(held: list[Entry[int]], rules: SealRules = RULES) -> list[list[int]
         (1, 19, 29, False),
         (9, 19, 29, False),
         (10, 0, 0, True),
+        (11, 0, 0, True),
         (1, 20, 0, True),
+        (1, 21, 0, True),
         (1, 0, 30, True),
+        (1, 0, 31, True),
     ],
 )
 def test_a_bucket_is_sealed_by_entries_by_span_or_by_age(entries: int, span: int, age_ms: int, must: bool) -> None:
