@@ -95,7 +95,7 @@ class _Bucket:
         return took_us
 
     def _cut(self) -> None:
-        assert sum(map(len, cut_runs(self._unsealed.pieces(), RULES, stored_sizes))) == RECORDS
+        assert sum(map(len, cut_runs(self._unsealed.pieces(), RULES, stored_sizes, RECORDS))) == RECORDS
 
     def _seal(self) -> None:
         sealing = Sealing(self._unsealed, RECORDS, 1, RULES, LIMITS, _at_once, CODEC)

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from index.buckets.bucket import Bucket, Manifest
 from index.named.id_lookup import IdLookup
+from index.partition.batch import Installation
 from index.pending.progress import Position
 from sidecar.engine.buckets.ids import StoredIds, Tell
 from sidecar.engine.buckets.lifecycle import Housekeeping
@@ -32,9 +33,9 @@ class PagesTrimmed(Wrong):
 
 
 class _ReclaimsPages(Housekeeping):
-    def _installed(self, *, merged: bool) -> None:
-        super()._installed(merged=merged)
-        if not merged:
+    def _installed(self, installed: Installation) -> None:
+        super()._installed(installed)
+        if not installed.merged_from:
             self._tombstones.orphaned += page_keys(list(self._ledger.parts.buckets.values())[-1].manifest)
 
 

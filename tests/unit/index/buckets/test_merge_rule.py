@@ -75,7 +75,7 @@ def test_rewrites_follow_the_logarithm_of_the_seals_that_are_pending(
     assert rewrites(lambda _: per_s * SEAL_S, horizon_s, days) <= most
 
 
-UNEVEN = {
+UNEVEN: dict[str, Callable[[int, random.Random], float]] = {
     "night and day": lambda number, _rng: 5_000 if number % 1_440 < 720 else 100,
     "large and small in turn": lambda number, _rng: 10_000 if number % 2 else 10,
     "a burst, then a trickle": lambda number, _rng: 1_000_000 if number < 100 else 5,
