@@ -19,9 +19,9 @@ Where the delay topic allows it, further headers make the schedule recur (:mod:`
     deliver-missed     after downtime "one" of the missed occurrences, or "all"
 
 An *alias* is another header name with one of these roles, and with a unit of its own. With aliases the producers of
-another scheduler migrate without a release. ``PRESETS`` holds four such sets, taken from the documents and sources of
-those systems. One difference stays: etf1 and Karafka release without a key when no target key is given; this router
-keeps the key of the record, as for every other record.
+another system migrate without a release. ``PRESETS`` holds such sets, taken from the documents and sources of those
+systems. One difference stays: etf1 and Karafka release without a key when no target key is given; this router keeps the
+key of the record, as for every other record.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -115,6 +115,8 @@ class Unit(StrEnum):
     """Milliseconds as a big-endian number of 1 to 8 bytes: Java's LongSerializer, Spring's retry headers."""
     RFC3339 = "rfc3339"
     ISO8601 = "iso8601"
+    NSERVICEBUS = "nservicebus"
+    """``2030-01-31 08:00:00:000000 Z``, the only form of a time in the headers of NServiceBus."""
 
 
 class Alias(NamedTuple):
@@ -126,9 +128,23 @@ class Alias(NamedTuple):
 
 
 PRESETS: Final[Mapping[str, tuple[Alias, ...]]] = {
+    "activemq": (
+        Alias("AMQ_SCHEDULED_DELAY", HeaderRole.AFTER, Unit.MS),
+        # Artemis.
+        Alias("_AMQ_SCHED_DELIVERY", HeaderRole.AT, Unit.MS),
+        Alias("AMQ_SCHEDULED_PERIOD", HeaderRole.REFUSED),
+        Alias("AMQ_SCHEDULED_REPEAT", HeaderRole.REFUSED),
+        Alias("AMQ_SCHEDULED_CRON", HeaderRole.REFUSED),
+        # It removes what is scheduled.
+        Alias("AMQ_SCHEDULER_ACTION", HeaderRole.REFUSED),
+    ),
     "cesium": (
         Alias("cesium-deliver-at", HeaderRole.AT, Unit.MS),
         Alias("cesium-delay-ms", HeaderRole.AFTER, Unit.MS),
+    ),
+    "dapr": (
+        # Dapr takes an HTTP date too, which is refused here.
+        Alias("ScheduledEnqueueTimeUtc", HeaderRole.AT, Unit.RFC3339),
     ),
     "etf1": (
         Alias("scheduler-epoch", HeaderRole.AT, Unit.S),
@@ -144,12 +160,23 @@ PRESETS: Final[Mapping[str, tuple[Alias, ...]]] = {
         Alias("schedule_source_type", HeaderRole.KIND),
         Alias("schedule_schema_version", HeaderRole.IGNORED),
     ),
+    "nservicebus": (
+        Alias("NServiceBus.DeliverAt", HeaderRole.AT, Unit.NSERVICEBUS),
+        # A message for the timeout manager of version 7 and before has this time beside the other.
+        Alias("NServiceBus.Timeout.Expire", HeaderRole.REFUSED),
+    ),
+    "pulsar": (
+        Alias("deliverAt", HeaderRole.AT, Unit.MS),
+        Alias("deliverAfterMs", HeaderRole.AFTER, Unit.MS),
+        Alias("deliverAfterSeconds", HeaderRole.AFTER, Unit.S),
+    ),
+    "rabbitmq": (Alias("x-delay", HeaderRole.AFTER, Unit.MS),),
     "timebridge": (
         Alias("X-Timebridge-When", HeaderRole.AT, Unit.RFC3339),
         Alias("X-Timebridge-Where", HeaderRole.TO),
     ),
 }
-"""Header sets of other schedulers, by the name used in the configuration."""
+"""Header sets of other systems, by the name used in the configuration."""
 
 NATIVE: Final = tuple(
     Alias(CONTROL_PREFIX + role, role)

@@ -14,6 +14,7 @@ from index.protocol.times import (
     parse_duration_ms,
     parse_instant_ms,
     parse_iso_duration_ms,
+    parse_nservicebus_ms,
     parse_number,
     parse_number_or_iso_ms,
 )
@@ -112,6 +113,10 @@ def _at_rfc3339(raw: bytes) -> int:
     return max(parse_instant_ms(raw), 0)
 
 
+def _at_nservicebus(raw: bytes) -> int:
+    return max(parse_nservicebus_ms(raw), 0)
+
+
 def _after_s(raw: bytes) -> int:
     duration_ms = parse_number(raw) * 1000
     if duration_ms > INT64_MAX:
@@ -172,6 +177,7 @@ _READERS: Final[Mapping[tuple[HeaderRole, Unit], Reader]] = {
     (HeaderRole.AT, Unit.RFC3339): _at_rfc3339,
     (HeaderRole.AT, Unit.US): _at_us,
     (HeaderRole.AT, Unit.BE_MS): _at_be_ms,
+    (HeaderRole.AT, Unit.NSERVICEBUS): _at_nservicebus,
     (HeaderRole.AFTER, Unit.NATIVE): parse_duration_ms,
     (HeaderRole.AFTER, Unit.MS): parse_number,
     (HeaderRole.AFTER, Unit.S): _after_s,

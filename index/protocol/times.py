@@ -10,6 +10,7 @@ number    1 to 19 ASCII digits, up to 2**63 - 1  signs, spaces, ``1_000``, ``1e3
 duration  ``P1W``, ``P1DT12H``, ``PT0.250S``     years, months (no length of time), ``-PT1S``, ``P``, ``PT``
 short     ``500ms 10s 5m 36h 7d``, one unit      ``1h30m``, ``1.5h``, ``15M``, ``15 m``, ``1w``, ``m``
 instant   ``2030-01-31T08:00:00Z``, ``+02:00``   no offset, a space for the T, February 30, 24:00:00
+foreign   ``2030-01-31 08:00:00:000000 Z``       another number of decimals, ``.`` in front of them, an offset
 ========  =====================================  ============================================================
 
 The grammars are patterns of our own because the standard library is far more lenient: ``int()`` takes underscores,
@@ -48,7 +49,7 @@ _INSTANT = re.compile(
     rb"[Tt]([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9]|60)(?:\.([0-9]{1,9}))?"
     rb"(?:[Zz]|([+-])([01][0-9]|2[0-3]):([0-5][0-9]))"
 )
-
+_NSERVICEBUS = re.compile(rb"([0-9]{4}-[0-9]{2}-[0-9]{2}) ((?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]):([0-9]{6}) Z")
 _SHORT = re.compile(rb"([0-9]{1,19})(ms|s|m|h|d)")
 _SHORT_UNITS_MS: Final = {b"ms": 1, b"s": 1_000, b"m": 60_000, b"h": 3_600_000, b"d": 86_400_000}
 
@@ -61,6 +62,7 @@ _ANY_DURATION_ALLOWED = _DURATION_ALLOWED + ", or a number and its unit such as 
 _INSTANT_ALLOWED = (
     "expected an RFC 3339 instant with an offset, such as 2030-01-31T08:00:00Z or 2030-01-31T10:00:00+02:00"
 )
+_NSERVICEBUS_ALLOWED = "expected a time as NServiceBus writes it, such as 2030-01-31 08:00:00:000000 Z"
 
 
 def parse_number(raw: bytes) -> int:
@@ -153,6 +155,18 @@ def parse_instant_ms(raw: bytes) -> int:
         minutes += ahead_minutes if sign == b"-" else -ahead_minutes
     instant_ms = (minutes * 60 + int(second)) * 1000
     return instant_ms if int(second) == _LEAP_SECOND else instant_ms + _fraction_ms(fraction)
+
+
+def parse_nservicebus_ms(raw: bytes) -> int:
+    """Read an instant as NServiceBus writes it, as ms since 1970, rounded up.
+
+    >>> parse_nservicebus_ms(b"2030-01-31 08:00:00:000001 Z") - parse_instant_ms(b"2030-01-31T08:00:00Z")
+    1
+    """
+    match = _NSERVICEBUS.fullmatch(raw)
+    if match is None:
+        raise ValueError(_NSERVICEBUS_ALLOWED)
+    return parse_instant_ms(b"%bT%b.%bZ" % match.groups())
 
 
 @lru_cache(maxsize=4096)

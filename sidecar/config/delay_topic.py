@@ -28,18 +28,19 @@ class Section(BaseModel):
 class AliasConfig(Section):
     """Headers of another system: either a whole preset, or one header by name, role and unit."""
 
-    preset: Literal["", "cesium", "etf1", "karafka", "timebridge"] = Field(
-        "", description='All headers of a system; written as a plain string: aliases = ["cesium"].'
-    )
+    preset: Literal[
+        "", "activemq", "cesium", "dapr", "etf1", "karafka", "nservicebus", "pulsar", "rabbitmq", "timebridge"
+    ] = Field("", description='All headers of a system; written as a plain string: aliases = ["cesium"].')
     name: str = Field("", max_length=255, description="The header's name.")
     role: Literal["", "at", "after", "to", "key", "partition", "id", "expire-after", "ignored"] = Field(
         "",
         description="Role of the control header deliver-<role> that it stands for; ignored: only removed on release.",
     )
-    unit: Literal["native", "ms", "s", "us", "be-ms", "rfc3339", "iso8601"] = Field(
+    unit: Literal["native", "ms", "s", "us", "be-ms", "rfc3339", "iso8601", "nservicebus"] = Field(
         "native",
         description="Format of the times of at, after and expire-after; native: as deliver-at and deliver-after "
-        "are; us: microseconds; be-ms: milliseconds as a big-endian binary number of 1 to 8 bytes.",
+        "are; us: microseconds; be-ms: milliseconds as a big-endian binary number of 1 to 8 bytes; nservicebus: "
+        "2030-01-31 08:00:00:000000 Z.",
     )
 
     @model_validator(mode="before")
@@ -100,7 +101,7 @@ class DelayTopicConfig(Section):
     )
     aliases: tuple[AliasConfig, ...] = Field(
         (),
-        description="Headers of other systems that mean the same: presets (cesium, etf1, karafka, timebridge) "
+        description=f"Headers of other systems that mean the same: presets ({', '.join(PRESETS)}) "
         'or tables {name = "x-due", role = "at", unit = "s"}.',
     )
     delay_ms: DurationMs = Field(

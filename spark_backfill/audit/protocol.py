@@ -42,6 +42,7 @@ _INSTANT: Final = (
     r"\A([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt]([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9]|60)(?:\.([0-9]{1,9}))?"
     r"(?:[Zz]|([+-])([01][0-9]|2[0-3]):([0-5][0-9]))\z"
 )
+_NSERVICEBUS: Final = r"\A([0-9-]{10}) ([0-9:]{6}[0-5][0-9]):([0-9]{6}) Z\z"
 _DURATION: Final = (
     r"\AP(?=[0-9T])(?:([0-9]{1,19})W)?(?:([0-9]{1,19})D)?"
     r"(?:T(?=[0-9])(?:([0-9]{1,19})H)?(?:([0-9]{1,19})M)?(?:([0-9]{1,19})(?:[.,]([0-9]{1,9}))?S)?)?\z"
@@ -213,6 +214,8 @@ def _milliseconds(value: Column, role: HeaderRole, unit: Unit) -> Column:
         return f.when(fits, f.conv(hexadecimal, 16, 10).try_cast(_LONG))
     if unit == Unit.RFC3339:
         return _instant_ms(text)
+    if unit == Unit.NSERVICEBUS:
+        return _instant_ms(f.when(text.rlike(_NSERVICEBUS), f.regexp_replace(text, _NSERVICEBUS, "$1T$2.$3Z")))
     if unit == Unit.ISO8601:
         return _duration_ms(text)
     written = _instant_ms(text) if role == HeaderRole.AT else f.coalesce(_duration_ms(text), _short_ms(text))

@@ -13,7 +13,7 @@ from sidecar.kernel.choice import Kernel
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import CREATE_TIME, TIMEOUT_S, Header, Stage, header, now_ms
 
-ALIASES = ["cesium", "etf1", "karafka", "timebridge"]
+ALIASES = ["cesium", "etf1", "karafka", "nservicebus", "timebridge"]
 SOON: Header = ("deliver-after", b"600")
 
 # Values of Kafka's own test of its murmur2; a Java producer puts a key into partition (hash & 0x7fffffff) % partitions.
@@ -223,6 +223,7 @@ def test_headers_of_other_schedulers_are_understood(stage: Stage) -> None:
     due_s = now_ms() // 1_000 + 2
     due_ms = due_s * 1_000
     written = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(due_s)).encode()
+    spaced = time.strftime("%Y-%m-%d %H:%M:%S:000000 Z", time.gmtime(due_s)).encode()
     cases: list[tuple[str, bytes | None, list[Header]]] = [
         (out, b"k", [("cesium-deliver-at", b"%d" % due_ms)]),
         (
@@ -247,6 +248,7 @@ def test_headers_of_other_schedulers_are_understood(stage: Stage) -> None:
             ],
         ),
         (wide, b"k", [("X-Timebridge-When", written), ("X-Timebridge-Where", wide.encode())]),
+        (wide, b"k", [("NServiceBus.DeliverAt", spaced), ("deliver-to", wide.encode())]),
     ]
     sources = [stage.send(foreign, ("own", b"1"), *headers) for _, _, headers in cases]
     for (target, key, headers), source in zip(cases, sources, strict=True):

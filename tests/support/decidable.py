@@ -82,6 +82,8 @@ _VALUES = {
     "scheduler-epoch": [b"1800000000"],
     "schedule_source_type": [b"schedule", b"cancel"],
     "X-Timebridge-When": _INSTANTS,
+    "NServiceBus.DeliverAt": [each.replace(b"T", b" ") for each in _INSTANTS] + [b"2027-01-15 08:00:00:000001 Z"],
+    "x-delay": _DURATIONS,
     "at-ms": _NUMBERS,
     "at-us": _NUMBERS,
     "after-s": _DURATIONS,

@@ -53,7 +53,7 @@ def test_all_presets_can_be_used_together() -> None:
         ),
         (
             Alias("x", HeaderRole.AT, Unit.ISO8601),
-            "role 'at' takes unit native or ms or s or rfc3339 or us or be-ms, not iso8601",
+            "role 'at' takes unit native or ms or s or rfc3339 or us or be-ms or nservicebus, not iso8601",
         ),
     ],
 )

@@ -15,6 +15,7 @@ from index.protocol.times import (
     parse_duration_ms,
     parse_instant_ms,
     parse_iso_duration_ms,
+    parse_nservicebus_ms,
     parse_number,
     parse_number_or_iso_ms,
 )
@@ -235,3 +236,42 @@ def test_any_bytes_are_read_as_a_sound_time_or_refused_with_a_message(raw: bytes
     for parse, least_ms in ((parse_duration_ms, 0), (parse_instant_ms, -62_135_683_200_000)):
         with suppress(ValueError):
             assert least_ms <= parse(raw) <= INT64_MAX
+
+
+@pytest.mark.parametrize(
+    ("raw", "ahead_ms"),
+    [
+        (b"2030-01-01 00:00:00:000000 Z", 0),
+        (b"2030-01-01 00:00:00:000001 Z", 1),
+        (b"2030-01-01 23:59:59:999000 Z", DAY_MS - 1),
+        (b"2030-01-01 23:59:59:999001 Z", DAY_MS),
+    ],
+)
+def test_a_time_of_nservicebus_is_rounded_up(raw: bytes, ahead_ms: int) -> None:
+    assert parse_nservicebus_ms(raw) == NEW_YEAR_2030_MS + ahead_ms
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"2030-01-01T00:00:00:000000 Z",
+        b"2030-01-01 00:00:00.000000 Z",
+        b"2030-01-01 00:00:00:000000Z",
+        b"2030-01-01 00:00:00:000000 Z\n",
+        b"2030-01-01 00:00:00:000 Z",
+        b"2030-01-01 00,00,00,000000 Z",
+        b"2030-01-01 24:00:00:000000 Z",
+        b"2030-01-01 23:59:60:000000 Z",
+        b"2030-01-01 00:00:00:000000 +00:00",
+        b"1893456000000",
+    ],
+)
+def test_any_other_time_is_not_one_of_nservicebus(raw: bytes) -> None:
+    with pytest.raises(ValueError, match="expected a time as NServiceBus writes it"):
+        parse_nservicebus_ms(raw)
+
+
+def test_a_day_that_does_not_exist_is_told_for_nservicebus_too() -> None:
+    with pytest.raises(ValueError, match="no such date"):
+        parse_nservicebus_ms(b"2030-02-29 00:00:00:000000 Z")
