@@ -10,7 +10,7 @@ ROOMS := index snapshots sidecar spark_backfill
 PROTOS := $(wildcard snapshots/proto/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv demo dev test test-all test-broker test-rest test-versions test-wheel test-kernel wheel wheels coverage simulate mutants mutation model walk faults soak lint format bench bench-kernel bench-large bench-named bench-ops bench-spark lock proto clean \
+.PHONY: help venv demo dev test test-all test-broker test-rest test-versions test-wheel test-kernel wheel wheels sdist client-wheel coverage simulate mutants mutation model walk faults soak lint format bench bench-kernel bench-large bench-named bench-ops bench-spark lock proto clean \
         chart-tools chart-schema chart push-chart push-image test-docs test-helm test-monitoring test-page image image-spark release-image image-sbom test-image test-spark spark-zip
 
 help: ## Show this list
@@ -200,6 +200,9 @@ DIST ?= dist
 
 wheel: venv ## Build the wheel into dist/ (DIST): the same bytes for the same files
 	@$(BIN)/python -m hatchling build --target wheel --directory $(DIST)
+
+client-wheel: venv ## Build the wheel of kafka-delay-router-client, for producers, into dist/ (DIST)
+	@cd .ci/client && $(abspath $(BIN))/python -m hatchling build --target wheel --directory $(abspath $(DIST))
 
 # auditwheel names the oldest Linux that a wheel runs on, or says why there is none. The time is that of all files in a
 # wheel of hatchling, so that the same files make the same bytes here too.

@@ -1,13 +1,13 @@
 """Builds the headers of a delayed record, for any Kafka client: one file that needs only the standard library.
 
-    from sidecar.producing import deliver
+    from delay_router_client import deliver
 
     headers = deliver(after=timedelta(minutes=15), to="orders", max_delay=timedelta(days=7))
     producer.produce("orders.delay", value, key, headers=headers)
 
-Import it if the router is installed, or copy this file into your project: it needs only Python 3.10. The result is a
-list of (name, bytes), which confluent-kafka, kafka-python and aiokafka accept as ``headers``; your own headers may
-stand before or behind.
+The distribution kafka-delay-router-client has this file as the package ``delay_router_client``; the router has it as
+``sidecar.producing``. It needs only Python 3.10. The result is a list of (name, bytes), which confluent-kafka,
+kafka-python and aiokafka accept as ``headers``; your own headers may stand before or behind.
 
 Kafka cannot refuse a record after it was appended, so a delay over the limit would only show as a record in the
 rejected topic. With ``max_delay``, the limit of the delay topic, :class:`MaxDelayExceeded` is raised here, before the

@@ -4,8 +4,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 
 from confluent_kafka import Producer
-
-from sidecar.producing import cancel, deliver
+from delay_router_client import cancel, deliver
 
 
 def main(servers: str, delay_topic: str) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 from tests.support.paths import ROOT
 
 
-def build(folder: Path) -> Path:
-    """Build the wheel into an empty folder, as ``make wheel`` does with the locked hatchling."""
+def build(folder: Path, project: Path = ROOT) -> Path:
+    """Build the wheel of a project into an empty folder, as ``make wheel`` does with the locked hatchling."""
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (built,) = folder.iterdir()
     return built
