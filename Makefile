@@ -83,7 +83,7 @@ test-spark: venv ## Run only the tests of the Spark jobs
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
 # Programs that pip does not install; CI=true makes a missing one an error instead of a skipped test.
-chart-tools: ## Build helm and helm-unittest with Go, into ~/.cache/kafka-delay-router/tools
+chart-tools: ## Build helm, helm-unittest and actionlint with Go, into ~/.cache/kafka-delay-router/tools
 	@tests/helm/install-tools
 
 chart-schema: venv ## Write what of the chart follows from the code: its schema, its example for Strimzi, its table
@@ -200,6 +200,9 @@ DIST ?= dist
 
 wheel: venv ## Build the wheel into dist/ (DIST): the same bytes for the same files
 	@$(BIN)/python -m hatchling build --target wheel --directory $(DIST)
+
+sdist: venv ## Build the source distribution into dist/ (DIST)
+	@$(BIN)/python -m hatchling build --target sdist --directory $(DIST)
 
 client-wheel: venv ## Build the wheel of kafka-delay-router-client, for producers, into dist/ (DIST)
 	@cd .ci/client && $(abspath $(BIN))/python -m hatchling build --target wheel --directory $(abspath $(DIST))

@@ -13,6 +13,7 @@ _GO: Final = "make chart-tools"
 _REMEDIES: Final = {
     "helm": _GO,
     "helm-unittest": _GO,
+    "actionlint": _GO,
     "servicemonitors.yaml": _GO,
     "podmonitors.yaml": _GO,
     "prometheusrules.yaml": _GO,
