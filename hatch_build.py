@@ -28,7 +28,8 @@ class KernelHook(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Prepare the files to pack; ``version`` is ``editable`` if the wheel holds only a path."""
-        if os.environ.get(SWITCH, "").lower() == "off":
+        # A source distribution is for every Python and machine.
+        if os.environ.get(SWITCH, "").lower() == "off" or self.target_name != "wheel":
             return
         try:
             built = build(ROOT / ROOM)
