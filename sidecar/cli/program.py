@@ -76,6 +76,7 @@ class Later(click.Command):
 LATER: Final = (
     Later("init", "topics:init_command", "Create missing topics and check existing ones."),
     Later("check", "topics:check_command", "Check configuration, topics, rights and retention."),
+    Later("verify", "topics:verify_command", "Check all that is stored of a delay topic."),
     Later("start-over", "topics:start_over_command", "Release the records of a delay partition again."),
     Later("end-transaction", "topics:end_transaction_command", "End a forgotten transaction."),
     Later("send", "records:send_command", "Send a record to a delay topic."),

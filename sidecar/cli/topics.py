@@ -1,12 +1,16 @@
-"""The commands about topics: ``init``, ``check``, ``start-over`` and ``end-transaction``."""
+"""The commands about topics: ``init``, ``check``, ``verify``, ``start-over`` and ``end-transaction``."""
 
 import shlex
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import click
 
-from sidecar.cli.options import config_option, exit_code, json_option, load
+from index.errors import DelayRouterError
+from sidecar.cli.options import DONE, FAILED, WRONG_USAGE, config_option, exit_code, json_option, load
 from sidecar.cli.output import print_findings, print_json, print_table
 from sidecar.cli.side import complete_topics
 from sidecar.cluster.rights import acls, acls_jobs, strimzi
@@ -22,6 +26,8 @@ from sidecar.kafka.doubts import ending
 COUNT = click.IntRange(min=1)
 _SCRIPT = "kafka-acls"
 _STRIMZI = "strimzi"
+_SPEAK_EVERY_S: Final = 5.0
+_COULD_NOT_LOOK: Final = WRONG_USAGE
 
 
 @click.command("check")
@@ -166,6 +172,47 @@ def _print_kafka_user(config: Config, principal: str | None, jobs: tuple[str, ..
 def _needed(config: Config, jobs: tuple[str, ...]) -> acls.NeededRights:
     config.require_delay_topics()
     return acls_jobs.needed(config, jobs) if jobs else acls.needed(config)
+
+
+@click.command("verify")
+@click.argument("place", metavar="TOPIC[/PARTITION]", shell_complete=complete_topics)
+@config_option
+@json_option
+def verify_command(place: str, config_file: Path | None, *, as_json: bool) -> None:
+    """Check the state, segments and pages of ids of a delay topic; changes nothing.
+
+    Ends with 1 when something is damaged, and with 2 when it could not be read.
+    """
+    from sidecar.operations.verifying import verifier  # noqa: PLC0415 - no completion waits for it
+
+    config = load(config_file)
+    reports: list[verifier.PartitionReport] = []
+    try:
+        for report in verifier.verify(config, place, _progress()):
+            reports.append(report)
+            if not as_json:
+                print_findings(report.findings())
+    except DelayRouterError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(_COULD_NOT_LOOK)
+    if as_json:
+        print_json([report.as_json() for report in reports])
+    if any(report.damages for report in reports):
+        sys.exit(FAILED)
+    sys.exit(_COULD_NOT_LOOK if any(report.unread for report in reports) else DONE)
+
+
+def _progress() -> Callable[[str, int, int], None]:
+    """Return a function that tells every few seconds on stderr how far the command is."""
+    told_s = time.monotonic()
+
+    def tell(place: str, done: int, total: int) -> None:
+        nonlocal told_s
+        if (now_s := time.monotonic()) - told_s >= _SPEAK_EVERY_S:
+            told_s = now_s
+            click.echo(f"{place}: {done:,} of {total:,} segments and pages", err=True)
+
+    return tell
 
 
 @click.command("start-over")

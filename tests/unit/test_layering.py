@@ -155,6 +155,7 @@ _INNER: dict[str, frozenset[str]] = {
     "operations.controls": _KAFKA | {"config"},
     "operations.status": _KAFKA | {"operations.finding", "engine.ownership", "policies", "config"},
     "operations.rejected": _KAFKA | {"engine.release", "config"},
+    "operations.verifying": _KAFKA | {"cluster.topics", "config"},
     "operations.asking": frozenset({"operations.rejected", "operations.finding", "operations.status"})
     | {"policies", "cluster.topics", "kafka.client", "config"},
     "operations": frozenset({"operations.controls", "operations.rejected", "operations.finding", "operations.status"})
@@ -171,6 +172,7 @@ _INNER: dict[str, frozenset[str]] = {
     )
     | {
         "operations.status",
+        "operations.verifying",
         "app",
         "dev.demo",
         "policies",

@@ -184,13 +184,19 @@ def read_settled(config: Config, name: str, partition: int, admin: AdminClient) 
 
 
 def read_part(consumer: Consumer, name: str, partition: int, start: int, end: int) -> list[Stored]:
-    """Read every committed record of [start, end), and leave the consumer without an assignment.
+    """Return the records that ``each_of_part`` yields."""
+    return list(each_of_part(consumer, name, partition, start, end))
+
+
+def each_of_part(consumer: Consumer, name: str, partition: int, start: int, end: int) -> Iterator[Stored]:
+    """Yield every committed record of [start, end), and leave the consumer without an assignment.
 
     Raise RefusedError when a batch is damaged, ScanError when the scan does not reach the end.
     """
     try:
         scan = PartitionScan(consumer, {(name, partition): range(start, end)})
-        return [Stored(each.offset() or 0, each.key(), each.value()) for each in scan.records()]
+        for each in scan.records():
+            yield Stored(each.offset() or 0, each.key(), each.value())
     except ScanError as error:
         if error.why is not Why.UNREADABLE:
             raise

@@ -31,6 +31,7 @@ CHECK = ("check", "--json")
 RUN = ("run",)
 VERBOSE = ("--verbose", "status")
 UNKNOWN = ("pending", "order.delay")
+VERIFY = ("verify", "orders.delay")
 
 Running = Mapping[tuple[str, ...], "subprocess.Popen[str]"]
 
@@ -41,7 +42,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     file = tmp_path_factory.mktemp("unreachable") / "delay-router.toml"
     file.write_text(CONFIG)
     started: Running = {
-        command: _start(*command, "--config", str(file)) for command in (*COMMANDS, CHECK, RUN, VERBOSE, UNKNOWN)
+        command: _start(*command, "--config", str(file))
+        for command in (*COMMANDS, CHECK, RUN, VERBOSE, UNKNOWN, VERIFY)
     }
     yield started
     for process in started.values():
@@ -79,6 +81,13 @@ def test_a_topic_that_is_not_configured_is_known_without_a_broker(running: Runni
     assert errors == (
         "error: order.delay is not a configured delay topic (orders.delay); did you mean 'orders.delay'?\n"
     )
+
+
+def test_verify_says_the_same_and_that_it_could_not_look(running: Running) -> None:
+    output, errors = running[VERIFY].communicate(timeout=60)
+    assert (running[VERIFY].returncode, output) == (2, "")
+    (sentence,) = errors.splitlines()
+    assert sentence.startswith("error: 127.0.0.1:1 does not answer: Connect to ")
 
 
 def test_check_says_the_same_among_its_findings(running: Running) -> None:
