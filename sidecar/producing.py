@@ -13,21 +13,24 @@ Kafka cannot refuse a record after it was appended, so a delay over the limit wo
 rejected topic. With ``max_delay``, the limit of the delay topic, :class:`MaxDelayExceeded` is raised here, before the
 record is sent (PIP-315's check in the client). All other headers that the router would reject raise an error here too:
 a time without an offset, seconds in place of milliseconds, the same target twice, an id that is too long. Only the
-router knows the allowed targets.
+router knows the allowed targets and the shortest period, and whether a date such as February 30 in cron fields ever
+comes. The machine's own list of time zones judges ``zone``; where there is no list, the router does.
 """
 
 import re
 import time
 from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
-from typing import Final, TypeAlias
+from difflib import get_close_matches
+from typing import Final, NamedTuple, TypeAlias
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 __all__ = ["KEEP_KEY", "Headers", "KeepKey", "MaxDelayExceeded", "cancel", "deliver", "move"]
 
-Headers: TypeAlias = list[tuple[str, bytes | None]]
-"""Headers in order; only ``deliver-key`` can be null."""
+Headers: TypeAlias = list[tuple[str, str | bytes | None]]
+"""Headers in order, of the type that confluent-kafka takes. Each value is bytes; only ``deliver-key`` can be null."""
 Instant: TypeAlias = datetime | str | int
-Span: TypeAlias = timedelta | int
+Span: TypeAlias = timedelta | str | int
 
 
 class KeepKey:
@@ -63,7 +66,45 @@ _INSTANT: Final = re.compile(
     r"([Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])\Z"
 )
 _LEAP_SECOND: Final = 60
+_ISO_DURATION: Final = re.compile(
+    r"P(?=[0-9T])(?:([0-9]{1,19})W)?(?:([0-9]{1,19})D)?"
+    r"(?:T(?=[0-9])(?:([0-9]{1,19})H)?(?:([0-9]{1,19})M)?(?:([0-9]{1,19})(?:[.,]([0-9]{1,9}))?S)?)?\Z"
+)
+_ISO_UNITS_MS: Final = (604_800_000, 86_400_000, 3_600_000, 60_000, 1_000)
+_SHORT_DURATION: Final = re.compile(r"([0-9]{1,19})(ms|s|m|h|d|)\Z")
+_SHORT_UNITS_MS: Final = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
 _CRON: Final = re.compile(r"(?=.{9,256}\Z)[0-9A-Za-z*,/#-]+(?:[ \t]+[0-9A-Za-z*,/#-]+){4}\Z")
+_CRON_TERM: Final = re.compile(r"(\*|[0-9]+|[A-Z]{3})(?:-([0-9]+|[A-Z]{3}))?(?:/([0-9]+))?\Z")
+_LAST_DAY: Final = re.compile(r"LW?(?:/0*[1-9][0-9]*)?\Z")
+_NTH_WEEKDAY: Final = re.compile(r"(?:([0-9]+)L|([0-9]+|[A-Z]{3})#0*[1-5])\Z")
+_ZONE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+){0,2}\Z")
+
+
+class _CronField(NamedTuple):
+    """The numbers that a field of cron may have, and names that stand for them, from the first number on."""
+
+    name: str
+    numbers: range
+    names: tuple[str, ...] = ()
+
+    def number(self, text: str) -> int:
+        """Return the number that a text names; -1 where the field has no such number."""
+        if text in self.names:
+            return self.numbers.start + self.names.index(text)
+        return int(text) if text.isdigit() and int(text) in self.numbers else -1
+
+
+_DAY_OF_WEEK: Final = _CronField("day of week", range(8), ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"))
+_DAY_OF_MONTH: Final = _CronField("day of month", range(1, 32))
+_MONTHS: Final = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_CRON_FIELDS: Final = (
+    _CronField("minute", range(60)),
+    _CronField("hour", range(24)),
+    _DAY_OF_MONTH,
+    _CronField("month", range(1, 13), _MONTHS),
+    _DAY_OF_WEEK,
+)
 
 
 def deliver(
@@ -89,19 +130,20 @@ def deliver(
     """Return the control headers; raise ValueError or TypeError, naming the argument, if a router would reject them.
 
     * ``at``: deliver not before this instant: a datetime with a time zone, RFC 3339 text with an offset, or epoch ms.
-    * ``after``: deliver this long after the record's timestamp: a timedelta, or ms. Without both: at once.
+    * ``after``: deliver this long after the record's timestamp: a timedelta, ms, ``15m`` or ``PT15M``. Without both:
+      at once. Every other length of time is written as ``after``.
     * ``to``: one target topic or several (all of them, in one transaction); none: the delay topic's default target.
     * ``key``, ``partition``: of the released record; by default the record's own key, and the partition by key.
     * ``deliver_id``: your name for this schedule, up to 256 bytes; the released record has it as ``delay-id``.
     * ``replace``: replace all pending schedules of this id; use their key, so that the record reaches their partition.
       With ``if_due``, written as ``at``, only if they are due exactly then; otherwise this record is not delivered.
-    * ``expire_after``: reject the record if it would be released later than this after its due time, a timedelta or ms;
-      0: never; None: as the delay topic has it.
-    * ``every``, or ``cron`` in ``zone``: recur with this period (a timedelta, or ms), or at the minutes of five cron
-      fields in a time zone by its IANA name, UTC by default. The delay topic must allow it.
+    * ``expire_after``: reject the record if it would be released later than this after its due time; 0: never; None:
+      as the delay topic has it.
+    * ``every``, or ``cron`` in ``zone``: recur with this period, or at the minutes of five cron fields in a time zone,
+      by its IANA name, UTC by default. The delay topic must allow it.
     * ``until``, ``times``: end the series at an instant, written as ``at``, or after so many occurrences. ``missed``:
       deliver ``one`` or ``all`` of the occurrences missed during downtime.
-    * ``max_delay``: the limit of the delay topic, a timedelta or ms; 0 or None: no check.
+    * ``max_delay``: the limit of the delay topic; 0 or None: no check.
     * ``now_ms``: the record's timestamp, if you set one; default: the clock, as clients and brokers do.
 
     Times are rounded up to the millisecond, so that rounding never delivers early.
@@ -174,8 +216,10 @@ def _if_due(if_due: Instant | None) -> Headers:
 def _recurring(
     every: Span | None, cron: str | None, zone: str | None, until: Instant | None, times: int | None, missed: str | None
 ) -> Headers:
-    if cron is not None and not _CRON.match(cron):
-        raise ValueError(f"cron: {cron!r} are not five fields: minute, hour, day of month, month, day of week")
+    if cron is not None:
+        _check_cron(cron)
+    if zone is not None:
+        _check_zone(zone)
     if missed not in (None, "one", "all"):
         raise ValueError(f"missed: {missed!r} is neither 'one' nor 'all'")
     given = {
@@ -194,6 +238,42 @@ def _recurring(
     if "every" in asked and "timezone" in asked:
         raise ValueError("zone: needs cron beside it, since a period is the same everywhere")
     return [(f"deliver-{name}", text.encode("ascii")) for name, text in asked.items()]
+
+
+def _check_cron(cron: str) -> None:
+    if not _CRON.match(cron):
+        raise ValueError(f"cron: {cron!r} are not five fields: minute, hour, day of month, month, day of week")
+    for field, text in zip(_CRON_FIELDS, cron.upper().split(), strict=True):
+        for term in text.split(","):
+            if not _is_cron_term(field, term):
+                numbers = f"{field.numbers.start} to {field.numbers.stop - 1}"
+                raise ValueError(
+                    f"cron: {term!r} is no {field.name}: {numbers}, a range such as 1-5, or a step such as */2"
+                )
+
+
+def _is_cron_term(field: _CronField, term: str) -> bool:
+    if field is _DAY_OF_MONTH and _LAST_DAY.match(term):
+        return True
+    if field is _DAY_OF_WEEK and (nth := _NTH_WEEKDAY.match(term)):
+        return field.number(nth[1] or nth[2]) >= 0
+    found = _CRON_TERM.match(term)
+    if found is None or (found[3] is not None and not int(found[3])):
+        return False
+    if found[1] == "*":
+        return found[2] is None
+    first = field.number(found[1])
+    return first >= 0 and (found[2] is None or field.number(found[2]) >= first)
+
+
+def _check_zone(zone: str) -> None:
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        known = available_timezones()
+        if known or not _ZONE.match(zone):
+            close = "".join(f"; did you mean {each!r}?" for each in get_close_matches(zone, known, n=1))
+            raise ValueError(f"zone: {zone!r} is no time zone that this machine knows{close}") from None
 
 
 def _some(name: str, number: int) -> str:
@@ -253,15 +333,33 @@ def _rfc3339_ms(text: str) -> int:
     if int(second) == _LEAP_SECOND:
         # A leap second has no number of its own: each part of it counts as the start of the next minute.
         return whole_ms
-    return whole_ms + -(-int((decimals or "0").ljust(9, "0")) // 1_000_000)
+    return whole_ms + _fraction_ms(decimals)
 
 
 def _duration_ms(name: str, duration: Span) -> int:
+    if isinstance(duration, str):
+        return _whole(name, _written_ms(name, duration), _INT64_MAX)
     if not isinstance(duration, timedelta):
         return _whole(name, duration, _INT64_MAX)
     if duration < timedelta(0):
         raise ValueError(f"{name}: {duration!r} is negative")
     return -(-duration // _MS)
+
+
+def _written_ms(name: str, text: str) -> int:
+    if short := _SHORT_DURATION.match(text):
+        return int(short[1]) * _SHORT_UNITS_MS[short[2]]
+    found = _ISO_DURATION.match(text)
+    if found is None:
+        raise ValueError(f"{name}: {text!r} is no length of time, such as 500ms, 15m, 7d or PT15M")
+    *amounts, decimals = found.groups()
+    whole_ms = sum(int(amount or 0) * unit_ms for amount, unit_ms in zip(amounts, _ISO_UNITS_MS, strict=True))
+    return whole_ms + _fraction_ms(decimals)
+
+
+def _fraction_ms(decimals: str | None) -> int:
+    """Return the decimals of a second as ms, rounded up."""
+    return -(-int((decimals or "0").ljust(9, "0")) // 1_000_000)
 
 
 def _targets(to: str | Iterable[str]) -> list[str]:

@@ -15,11 +15,11 @@ def main(servers: str, delay_topic: str) -> None:
         deliver_id="order-42",
         max_delay=timedelta(days=7),  # that of the delay topic: too long a delay is an error here, before it is sent
     )
-    producer.produce(delay_topic, b'{"order": 42}', b"42", headers=[*headers])
+    producer.produce(delay_topic, b'{"order": 42}', b"42", headers=headers)
     reminder = deliver(after=timedelta(hours=1), deliver_id="reminder-42")
-    producer.produce(delay_topic, b'{"reminder": 42}', b"42", headers=[*reminder])
+    producer.produce(delay_topic, b'{"reminder": 42}', b"42", headers=reminder)
     # The same key: a cancel holds in its own partition.
-    producer.produce(delay_topic, None, b"42", headers=[*cancel("reminder-42")])
+    producer.produce(delay_topic, None, b"42", headers=cancel("reminder-42"))
     if producer.flush(30):
         sys.exit("the brokers did not take the record")
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from index.protocol.occurrences import check_cron
 from index.protocol.readers import MAX_ID_BYTES, MAX_PARTITION
 from index.protocol.schedule import NO_EXPIRY, Action, Control, Decision, Rejection, schedule_of
 from index.protocol.times import INT64_MAX
@@ -32,7 +33,12 @@ def rules(max_delay_ms: int = 0) -> Rules:
 
 
 def decided(headers: producing.Headers, max_delay_ms: int = 0) -> Decision:
-    return rules(max_delay_ms).decide(headers, NOW_MS)
+    return rules(max_delay_ms).decide(as_bytes(headers), NOW_MS)
+
+
+def as_bytes(headers: producing.Headers) -> list[tuple[str, bytes | None]]:
+    assert not any(isinstance(value, str) for _, value in headers), "text is another record than bytes to a test"
+    return [(name, raw(value)) for name, value in headers]
 
 
 def exact_ms(moment: datetime) -> Fraction:
@@ -128,6 +134,22 @@ def test_a_length_counts_from_the_record_and_is_rounded_up(length: timedelta | i
     assert 0 <= found.due_ms - NOW_MS - exact < 1
 
 
+written_lengths = st.from_regex(
+    r"[0-9]{1,12}(ms|s|m|h|d|)|P([0-9]{1,4}W)?([0-9]{1,4}D)?(T([0-9]{1,4}H)?([0-9]{1,4}M)?([0-9]{1,4}([.,][0-9]{1,9})?S)?)?",
+    fullmatch=True,
+)
+
+
+@given(written_lengths)
+def test_a_length_in_words_is_read_as_the_router_reads_it(text: str) -> None:
+    expected = decided([("deliver-after", text.encode())])
+    if isinstance(expected, Schedule):
+        assert decided(deliver(after=text, now_ms=NOW_MS)) == expected
+    else:
+        with pytest.raises(ValueError, match=r"^after: "):
+            deliver(after=text, now_ms=NOW_MS)
+
+
 @given(moments | plain_ms | lengths, st.integers(1, 10**14) | lengths)
 def test_the_maximum_delay_is_judged_as_by_the_router(when: Any, limit: int | timedelta) -> None:
     limit_ms = limit if isinstance(limit, int) else -(-limit // timedelta(milliseconds=1))
@@ -165,6 +187,9 @@ def test_a_delay_over_the_maximum_says_what_the_router_says() -> None:
         ({"after": timedelta(microseconds=-1)}, "is negative"),
         ({"after": INT64_MAX}, "the due time is over"),
         ({"after": 2**63}, "is not within 0"),
+        ({"after": "soon"}, "after: 'soon' is no length of time"),
+        ({"after": "P1M"}, "after: 'P1M' is no length of time"),
+        ({"expire_after": "9999999999999999999d"}, "expire_after: .* is not within 0"),
         ({"at": 0, "after": 0}, "give one of them"),
         ({"to": "__consumer_offsets"}, "never delivered to"),
         ({"to": ""}, "is no topic name"),
@@ -224,7 +249,7 @@ def test_what_recurs_is_accepted_as_it_is_built(arguments: dict[str, Any], expec
     headers = deliver(**arguments)
     assert headers == expected
     recurring = Rules(topic="orders.delay", default_target="orders", recurring=True)
-    assert isinstance(recurring.decide(headers, NOW_MS), Schedule)
+    assert isinstance(recurring.decide(as_bytes(headers), NOW_MS), Schedule)
 
 
 @pytest.mark.parametrize(
@@ -235,6 +260,12 @@ def test_what_recurs_is_accepted_as_it_is_built(arguments: dict[str, Any], expec
         ({"every": 1, "zone": "UTC"}, "zone: needs cron"),
         ({"every": 0}, "every: more than nothing"),
         ({"cron": "* * * *"}, "are not five fields"),
+        ({"cron": "61 9 * * *"}, "'61' is no minute: 0 to 59"),
+        ({"cron": "0 9 * * MON-SUN"}, "'MON-SUN' is no day of week: 0 to 7"),
+        ({"cron": "0 9 * * *", "zone": "Europe/Berlinn"}, "no time zone .* did you mean 'Europe/Berlin'"),
+        ({"cron": "0 9 * * *", "zone": "Europe"}, "zone: 'Europe' is no time zone"),
+        ({"cron": "0 9 * * *", "zone": "../etc/passwd"}, "is no time zone"),
+        ({"cron": "0 9 * * *", "zone": ""}, "is no time zone"),
         ({"every": 1, "times": 0}, "times: more than nothing"),
         ({"every": 1, "missed": "some"}, "neither 'one' nor 'all'"),
         ({"every": 1, "until": 1_800_000_000}, "looks like seconds"),
@@ -243,6 +274,34 @@ def test_what_recurs_is_accepted_as_it_is_built(arguments: dict[str, Any], expec
 def test_what_cannot_recur_is_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         deliver(**arguments)
+
+
+cron_terms = st.from_regex(
+    r"(\*|[0-9]{1,2}|MON|sun|Jan|L|LW|[0-9]L)(-([0-9]{1,2}|FRI|DEC))?(#[0-9]|/[0-9]{1,2})?", fullmatch=True
+)
+cron_fields = st.lists(cron_terms, min_size=1, max_size=2).map(",".join)
+
+
+@given(st.integers(0, 4), cron_fields)
+def test_a_cron_field_is_taken_if_the_router_takes_it(place: int, field: str) -> None:
+    # No other field is a star: then the router also asks whether the date ever comes.
+    fields = ["1", "1", "1", "1", "1"]
+    fields[place] = field
+    cron = " ".join(fields)
+    try:
+        check_cron(cron)
+    except ValueError:
+        with pytest.raises(ValueError, match=r"^cron: "):
+            deliver(cron=cron)
+    else:
+        assert deliver(cron=cron) == [("deliver-cron", cron.encode())]
+
+
+def test_without_a_list_of_time_zones_only_the_form_of_a_name_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producing, "available_timezones", set)
+    assert ("deliver-timezone", b"Europe/Berlinn") in deliver(cron="0 9 * * *", zone="Europe/Berlinn")
+    with pytest.raises(ValueError, match="is no time zone"):
+        deliver(cron="0 9 * * *", zone="Europe Berlin")
 
 
 ids = st.binary(max_size=MAX_ID_BYTES) | st.text(max_size=MAX_ID_BYTES // 4)
