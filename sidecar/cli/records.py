@@ -104,6 +104,7 @@ def send_command(
     client = reach.connect(config)
     send.require_topic(config, client, topic)
     send.refuse_unserved(config, client, topic, force=force)
+    reach.require_rights(config, client, {topic: ("Write",)})
     if (schedule := schedule_of(verdict)) and config.delay_topic(topic):
         for target in send.missing_targets(client, schedule.targets):
             click.echo(f"warning: target topic {target} does not exist: create it before the record is due", err=True)

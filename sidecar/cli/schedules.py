@@ -8,7 +8,7 @@ import click
 
 from sidecar.cli.options import Command, Instant, config_option, json_option, load
 from sidecar.cli.output import print_json, print_table, shown_time
-from sidecar.cli.side import Desk, SideOptions, side_options, topic_argument
+from sidecar.cli.side import Desk, SideOptions, needs_of, side_options, topic_argument
 
 if TYPE_CHECKING:
     from sidecar.operations.controls.receipts import ReceiptAnswer
@@ -167,6 +167,7 @@ def _carried_out(topic: str, deliver_id: str, config_file: Path | None, wait_s: 
     from sidecar.operations.controls.ordering import ControlOrder  # noqa: PLC0415
     from sidecar.operations.desk import Operations  # noqa: PLC0415
 
-    order = ControlOrder(deliver_id.encode(), **asked)
-    with closing(Operations.for_command(load(config_file))) as operations:
+    config, order = load(config_file), ControlOrder(deliver_id.encode(), **asked)
+    needs = needs_of("cancel", config, topic)
+    with closing(Operations.for_command(config, needs=needs)) as operations:
         return operations.cancel_or_move(topic, order, wait_s)

@@ -1,6 +1,6 @@
 """Options that choose the way to a group of routers: through Kafka itself, or through an admin API."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -12,11 +12,39 @@ from sidecar.cli.options import Command, config_option, load
 
 # The modules that reach the group are loaded on demand: neither a list of commands nor a completion needs them.
 if TYPE_CHECKING:
+    from sidecar.config.model import Config
     from sidecar.operations.asking.api_client import ApiClient
     from sidecar.operations.desk import Operations
 
 Desk: TypeAlias = "Operations | ApiClient"
 """The questions and changes of both ways; commands use the methods that both have."""
+
+_READ: Final = ("Read",)
+_WRITE: Final = ("Write",)
+_LOOK: Final = ("Describe",)
+_CHANGE: Final = ("Read", "Write")
+
+_NEEDS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
+    "status": {"policies": _READ, "status": _READ, "name": _LOOK},
+    "pending": {"status": _READ, "name": _LOOK},
+    "schedules": {"name": _READ, "state": _READ, "snapshots": _READ},
+    "lookup": {"name": _READ, "state": _READ},
+    # Also of a move.
+    "cancel": {"name": _WRITE, "receipts": _READ},
+    "pause": {"policies": _CHANGE},
+    "resume": {"policies": _CHANGE},
+    "drain": {"policies": _CHANGE},
+    "undrain": {"policies": _CHANGE},
+    "set": {"policies": _CHANGE},
+    "unset": {"policies": _CHANGE},
+    "get": {"policies": _READ},
+    "history": {"policies": _READ},
+    "list": {"rejected": _READ},
+    "redrive": {"rejected": _CHANGE, "name": _WRITE},
+}
+"""The operations of each command on the topics that a router keeps; ``name`` is the delay topic itself."""
+
+_OTHERWISE: Final = "; or ask a router: --api URL"
 
 API_ENV: Final = "DELAY_ROUTER_API"
 TOKEN_ENV: Final = "DELAY_ROUTER_TOKEN_FILE"  # noqa: S105 - the name of a variable
@@ -26,13 +54,20 @@ class SideOptions:
     """The chosen options; a context manager that opens the desk of the chosen side and closes it at the end."""
 
     def __init__(
-        self, config_file: Path | None, api: str, token_file: Path | None, ca_file: Path | None, topic: str
+        self,
+        config_file: Path | None,
+        api: str,
+        token_file: Path | None,
+        ca_file: Path | None,
+        topic: str,
+        command: str,
     ) -> None:
         self._config_file = config_file
         self._api = api
         self._token_file = token_file
         self._ca_file = ca_file
         self._topic = topic
+        self._command = command
         self._desk: Desk | None = None
 
     def __enter__(self) -> Desk:
@@ -54,7 +89,8 @@ class SideOptions:
         if self._topic:
             # Report an unknown delay topic before any broker is asked.
             config.require_delay_topic(self._topic)
-        return Operations.for_command(config, origin_of_command())
+        needs = needs_of(self._command, config, self._topic)
+        return Operations.for_command(config, origin_of_command(), needs, _OTHERWISE)
 
     def _by_api(self, token_file: Path) -> Desk:
         from sidecar.operations.asking.api_client import ApiClient, read_token  # noqa: PLC0415 - see above
@@ -69,6 +105,19 @@ class SideOptions:
             self._desk.close()
 
 
+def needs_of(command: str, config: "Config", topic: str) -> dict[str, Sequence[str]]:
+    """Return the operations of a command on each topic, for one delay topic or for all."""
+    return dict(_needs(command, config, topic))
+
+
+def _needs(command: str, config: "Config", topic: str) -> Iterator[tuple[str, Sequence[str]]]:
+    shared = {"policies": config.router.policies_topic, "status": config.router.status_topic}
+    asked = [config.require_delay_topic(topic)] if topic else config.delay_topics
+    for role, operations in _NEEDS.get(command, {}).items():
+        names = [shared[role]] if role in shared else [getattr(each, role) for each in asked]
+        yield from ((name, operations) for name in names if name)
+
+
 def side_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--config``, ``--api``, ``--token-file`` and ``--ca-file``, as the argument ``chosen``."""
     path = click.Path(path_type=Path, dir_okay=False)
@@ -77,8 +126,9 @@ def side_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def joined(
         config_file: Path | None, api: str, token_file: Path | None, ca_file: Path | None, **others: Any
     ) -> object:
-        topic = others.get("topic") or ""
-        return command(chosen=SideOptions(config_file, api, token_file, ca_file, topic), **others)
+        topic = others.get("topic") or (others["place"][0] if "place" in others else "")
+        name = click.get_current_context().info_name or ""
+        return command(chosen=SideOptions(config_file, api, token_file, ca_file, topic, name), **others)
 
     joined = click.option("--ca-file", type=path, help="With --api: certificates to trust.")(joined)
     joined = click.option("--token-file", type=path, envvar=TOKEN_ENV, help="With --api: a file with the token.")(

@@ -20,7 +20,7 @@ from sidecar.cluster.topics import start_over as starting_over
 from sidecar.cluster.topics.findings import Level
 from sidecar.config.model import Config
 from sidecar.kafka.client.admin import parse_place
-from sidecar.kafka.client.commands import ANY_ROUTER
+from sidecar.kafka.client.commands import ANY_ROUTER, principal_of
 from sidecar.kafka.doubts import ending
 
 COUNT = click.IntRange(min=1)
@@ -63,7 +63,9 @@ def check_command(
         if form == _STRIMZI:
             _print_kafka_user(config, principal, jobs)
         else:
-            _print_acls(config, ANY_ROUTER if principal is None else principal, jobs, as_json=as_json)
+            # A job may have a principal of its own.
+            own = ANY_ROUTER if jobs else principal_of(config.kafka)
+            _print_acls(config, own if principal is None else principal, jobs, as_json=as_json)
         return
     from sidecar.operations.asking import checking  # noqa: PLC0415 - no completion waits for it
 
@@ -193,7 +195,8 @@ def verify_command(place: str, config_file: Path | None, *, as_json: bool) -> No
             if not as_json:
                 print_findings(report.findings())
     except DelayRouterError as error:
-        click.echo(f"error: {error}", err=True)
+        for line in str(error).splitlines():
+            click.echo(f"error: {line}", err=True)
         sys.exit(_COULD_NOT_LOOK)
     if as_json:
         print_json([report.as_json() for report in reports])

@@ -104,10 +104,16 @@ class Operations:
         self._lock = threading.Lock()
 
     @classmethod
-    def for_command(cls, config: Config, origin: ChangeOrigin = NOBODY) -> Self:
-        """Return the operations for a process that is no router and ends soon; connect to Kafka as ``reach`` does."""
+    def for_command(
+        cls, config: Config, origin: ChangeOrigin = NOBODY, needs: reach.Needs | None = None, otherwise: str = ""
+    ) -> Self:
+        """Return the operations for a process that is no router and ends soon; connect to Kafka as ``reach`` does.
+
+        Raise DelayRouterError, as ``require_rights`` does, where one of the ``needs`` is missing.
+        """
         config.require_delay_topics()
         admin = reach.connect(config)
+        reach.require_rights(config, admin, needs or {}, otherwise)
         reports = ReportsOnDemand(config, admin, clock.now_ms)
         return cls(config, admin, PoliciesOnDemand(config), reports, origin=origin)
 

@@ -23,7 +23,7 @@ from index.errors import RefusedError
 from sidecar import clock
 from sidecar.config.model import Config
 from sidecar.kafka.client.admin import Denied, topic_facts
-from sidecar.kafka.client.commands import acl_command
+from sidecar.kafka.client.commands import acl_command, principal_of
 from sidecar.kafka.client.errors import text_of
 from sidecar.kafka.reading.following import TopicFollower
 from sidecar.metrics import PREFIX
@@ -107,7 +107,8 @@ class PolicyWatch(TopicFollower):
             reader.close()
 
     def _denial(self) -> str:
-        grant = acl_command(self._config.bootstrap, ("Read", "Describe"), f"--topic {self._topic}")
+        principal = principal_of(self._config.kafka)
+        grant = acl_command(self._config.bootstrap, ("Read", "Describe"), f"--topic {self._topic}", principal)
         return (
             f'policies topic {self._topic} may not be read: {grant}; or go without policies: router.policies_topic = ""'
         )

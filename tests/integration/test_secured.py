@@ -101,8 +101,9 @@ def test_the_whole_job_with_exactly_the_rights_that_are_listed(
     denied = router.command("check", "--json")
     assert denied.returncode == 1, denied.stdout
     told = {finding["thing"] for finding in json.loads(denied.stdout) if finding["level"] == "error"}
-    policies = f"policies topic {scene.config.router.policies_topic}"
-    assert told == {f"delay topic {scene.delay}", policies, f"group {stage.group_id}"}
+    shared = {f"policies topic {scene.config.router.policies_topic}", f"group {stage.group_id}"}
+    beside = {f"{role} {name}" for role, _, name in scene.config.delay_topics[0].roles() if role != "backfill topic"}
+    assert told == shared | beside | {f"target topic {scene.target}"}
 
     broker.grant(ROUTER, *scene.listed())
     wait_until(lambda: router.command("check").returncode == 0, "the ACLs are in force")
@@ -265,6 +266,32 @@ def test_the_printed_commands_do_what_the_list_says(scene: Scene) -> None:
 
 
 RESOURCE_OPTIONS = ("--topic", "--group", "--transactional-id")
+
+
+def test_each_command_names_the_rights_that_it_lacks(scene: Scene) -> None:
+    delay, state = scene.delay, f"{scene.delay}.delay-state"
+    policies, status = scene.config.router.policies_topic, scene.config.router.status_topic
+    lacking = {
+        ("status",): ("Read", policies),
+        ("pending", delay): ("Read", status),
+        ("schedules", delay): ("Read", state),
+        ("lookup", f"{delay}/0/0"): ("Read", state),
+        ("pause", delay): ("Read and Write", policies),
+        ("policy", "get"): ("Read", policies),
+        ("rejected", "list", delay): ("Read", f"{delay}.rejected"),
+        ("cancel", delay, "an-id"): ("Read", f"{delay}.receipts"),
+        ("send", delay, "--value", "x"): ("Write", delay),
+        ("verify", delay): ("Read", state),
+    }
+    for command, (operations, topic) in lacking.items():
+        done = scene.router.command(*command)
+        lines = done.stderr.splitlines()
+        assert (done.returncode, done.stdout) == (2 if command[0] == "verify" else 1, ""), command
+        assert all(line.startswith(f"error: User:{ROUTER} may not ") for line in lines), lines
+        sentence = f"error: User:{ROUTER} may not {operations} topic {topic}; to grant it: kafka-acls.sh "
+        (told,) = [line for line in lines if line.startswith(sentence)]
+        assert f"--allow-principal User:{ROUTER} --operation" in told
+        assert ("--api URL" in told) == (command[0] not in ("cancel", "send", "verify")), told
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from sidecar.config import librdkafka_keys
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.kafka.client.admin import REQUEST_TIMEOUT_S, Denied, Described, TopicFacts, operations_of, topic_facts
-from sidecar.kafka.client.commands import acl_command, alter_command
+from sidecar.kafka.client.commands import acl_command, alter_command, principal_of
 from sidecar.kafka.client.errors import error_of, text_of
 
 PROVENANCE_BYTES: Final = 1_024
@@ -144,7 +144,8 @@ def _topic(config: Config, topic: DelayTopicConfig, answers: Mapping[str, Descri
         yield error(thing, "does not exist", "delay-router init")
         return
     if isinstance(delay, Denied):
-        yield _denied(config, thing, topic.name, ("Read", "DescribeConfigs"))
+        yield _denied(config, thing, topic.name, ("Read", "Write", "DescribeConfigs"))
+        yield from _unseen(config, topic, answers)
         return
     yield from topics.examine_delay_topic(topic, delay, config.bootstrap)
     yield from _rights(config, thing, delay, {AclOperation.READ: "Read"})
@@ -158,6 +159,22 @@ def _topic(config: Config, topic: DelayTopicConfig, answers: Mapping[str, Descri
         yield from map(_as_warning, problems) if wanted.role == topics.BACKFILL else problems
     for target in topic.named_targets():
         yield from _target(config, topic, delay, target, answers[target])
+
+
+def _unseen(config: Config, topic: DelayTopicConfig, answers: Mapping[str, Described]) -> Iterator[Finding]:
+    """Yield the other topics that may not be described either, so that all rights can be granted at once.
+
+    Without the description of the delay topic the others cannot be compared with it.
+    """
+    for role, _, name in topic.roles():
+        if name != topic.name and isinstance(answers[name], Denied):
+            rights = ("Read", "Write", "Delete") if role == topics.SNAPSHOTS else ("Read", "Write")
+            problem = _denied(config, f"{role} {name}", name, (*rights, "DescribeConfigs"))
+            yield _as_warning(problem) if role == topics.BACKFILL else problem
+    for target in topic.named_targets():
+        if isinstance(answers[target], Denied):
+            problem = _denied(config, f"target topic {target}", target, ("Write", "Read"))
+            yield problem if target == topic.default_target else _as_warning(problem)
 
 
 def _beside(config: Config, wanted: topics.WantedTopic, answer: Described) -> Iterator[Finding]:
@@ -249,7 +266,7 @@ def _denied(config: Config, thing: str, name: str, operations: Iterable[str]) ->
     return error(
         thing,
         f"the router may not {', '.join(names)}",
-        acl_command(config.bootstrap, names, f"--topic {name}"),
+        acl_command(config.bootstrap, names, f"--topic {name}", principal_of(config.kafka)),
     )
 
 
@@ -272,7 +289,8 @@ def _describe_group(admin: AdminClient, group_id: str) -> ConsumerGroupDescripti
 def _group(config: Config, admin: AdminClient) -> Iterator[Finding]:
     group_id = config.router.group_id
     thing = f"group {group_id}"
-    command = acl_command(config.bootstrap, ["Read"], f"--group {shlex.quote(group_id)}")
+    principal = principal_of(config.kafka)
+    command = acl_command(config.bootstrap, ["Read"], f"--group {shlex.quote(group_id)}", principal)
     try:
         description = _describe_group(admin, group_id)
     except KafkaException as exception:

@@ -1,17 +1,21 @@
-"""Connects a command to a cluster that answers, or reports the reason, which the timeout of a request would hide."""
+"""Connects a command to a cluster that answers, or reports the reason, which the timeout of a request would hide.
+
+The same holds for rights: without them requests fail in many ways, of which few name the right or the topic.
+"""
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AclOperation, AdminClient
 
 from index.errors import DelayRouterError
 from sidecar.cluster.topics.findings import Finding, error
 from sidecar.config.model import Config
 from sidecar.kafka.client import admin
+from sidecar.kafka.client.commands import ANY_ROUTER, acl_command, principal_of
 from sidecar.kafka.client.errors import error_of
 
 SURE_AFTER_S: Final = 2.0
@@ -23,6 +27,15 @@ _NOISE: Final = re.compile(r"^\S+: |\s*\(after \d+ms.*")
 _ALL_DOWN: Final = re.compile(r"\d+/\d+ brokers are down")
 
 POLL_S = 0.05
+
+Needs = Mapping[str, Sequence[str]]
+"""The operations that a command performs on each topic: Read, Write, Describe."""
+
+_OPERATIONS: Final = {
+    "Read": AclOperation.READ,
+    "Write": AclOperation.WRITE,
+    "Describe": AclOperation.DESCRIBE,
+}
 
 
 class UnreachableError(DelayRouterError):
@@ -64,3 +77,28 @@ def unreachable(config: Config, why: Iterable[str]) -> Finding:
         f"{config.bootstrap} does not answer: {'; '.join(told)}",
         'check that Kafka runs, and "bootstrap.servers" and the security keys under [kafka]',
     )
+
+
+def require_rights(config: Config, client: AdminClient, needs: Needs, otherwise: str = "") -> None:
+    """Raise DelayRouterError for missing rights, with a line for each topic and the command that grants them.
+
+    ``otherwise`` names another way to the same answer. A topic that does not exist lacks no right.
+    """
+    principal = principal_of(config.kafka)
+    who = "this user" if principal == ANY_ROUTER else principal
+    lines: list[str] = []
+    for name, answer in admin.topic_facts(client, needs).items():
+        if missing := _missing(needs[name], answer):
+            grant = acl_command(config.bootstrap, missing, f"--topic {name}", principal)
+            lines.append(f"{who} may not {' and '.join(missing)} topic {name}; to grant it: {grant}{otherwise}")
+    if lines:
+        raise DelayRouterError("\n".join(lines))
+
+
+def _missing(operations: Sequence[str], answer: admin.Described) -> list[str]:
+    if isinstance(answer, admin.Denied):
+        return [*operations]
+    # Without an authorizer brokers answer with every operation. Very old brokers answer with none, which says nothing.
+    if answer is None or not answer.operations or AclOperation.ALL in answer.operations:
+        return []
+    return [each for each in operations if _OPERATIONS[each] not in answer.operations]

@@ -1,11 +1,22 @@
 """Builds the shell commands that messages show to repair a cluster; this module runs none of them."""
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 ANY_ROUTER: Final = "User:<router>"
 """Placeholder for the principal where the user has not named it."""
+
+
+def principal_of(kafka: Mapping[str, str]) -> str:
+    """Return the principal that brokers make of the settings under ``[kafka]``; ANY_ROUTER where these do not tell.
+
+    Brokers may map names to others; by default they do not.
+    """
+    name = kafka.get("sasl.username", "")
+    mechanism = (kafka.get("sasl.mechanism") or kafka.get("sasl.mechanisms") or "").upper()
+    uses_name = "SASL" in kafka.get("security.protocol", "").upper() and mechanism.startswith(("PLAIN", "SCRAM-"))
+    return f"User:{name}" if name and uses_name else ANY_ROUTER
 
 
 def alter_command(bootstrap: str, name: str, settings: dict[str, str]) -> str:

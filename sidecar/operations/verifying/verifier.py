@@ -3,7 +3,7 @@
 Routers may go on meanwhile. So a damaged part of a bucket counts only if the state, read once more, still needs it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -38,7 +38,7 @@ from snapshots.state.state import StoredState
 OnRead = Callable[[str, int, int], None]
 """Is called with the partition, and how many of its segments and pages were read, of how many."""
 
-_CHECK: Final = "to see the missing rights: delay-router check"
+_READ: Final = ("Read",)
 
 
 class StoredAmounts(NamedTuple):
@@ -91,16 +91,18 @@ class PartitionReport:
 def verify(config: Config, asked: str, on_read: OnRead) -> Iterator[PartitionReport]:
     """Check ``TOPIC``, or ``TOPIC/PARTITION``, and yield the result of each partition.
 
-    Raise ConfigError when there is no such partition, UnreachableError or ClusterError when no broker answers.
+    Raise ConfigError when there is no such partition, and another DelayRouterError when rights are missing or no broker
+    answers.
     """
     name, slash, _ = asked.partition("/")
     only = parse_place(asked, "verify", "orders.delay/0")[1] if slash else None
     topic = config.require_delay_topic(name, f"verify {asked}: ")
     admin = reach.connect(config)
     with cluster_errors():
-        facts = {each: _required(answer) for each, answer in topic_facts(admin, _names(topic)).items()}
+        reach.require_rights(config, admin, {topic.name: ("Describe",), topic.state: _READ, topic.snapshots: _READ})
+        facts = topic_facts(admin, _names(topic))
     delay = facts[topic.name]
-    if delay is None:
+    if not isinstance(delay, TopicFacts):
         raise ConfigError(f"delay topic {topic.name} does not exist; run: delay-router init")
     if only is not None and only >= delay.partitions:
         raise ConfigError(f"verify {asked}: the topic has partitions 0 to {delay.partitions - 1}")
@@ -114,12 +116,6 @@ def verify(config: Config, asked: str, on_read: OnRead) -> Iterator[PartitionRep
 
 def _names(topic: DelayTopicConfig) -> Sequence[str]:
     return topic.name, topic.state, topic.snapshots
-
-
-def _required(answer: Described) -> TopicFacts | None:
-    if answer is None or isinstance(answer, TopicFacts):
-        return answer
-    raise ConfigError(f"{answer.name} may not be described; {_CHECK}")
 
 
 class _StoredPart(NamedTuple):
@@ -139,13 +135,15 @@ class _Verifier:
         config: Config,
         admin: AdminClient,
         topic: DelayTopicConfig,
-        facts: dict[str, TopicFacts | None],
+        facts: Mapping[str, Described],
         topic_id: str,
     ) -> None:
         self._admin = admin
         self._topic = topic
         self._topic_id = topic_id
-        self._partitions = {name: 0 if each is None else each.partitions for name, each in facts.items()}
+        self._partitions = {
+            name: each.partitions if isinstance(each, TopicFacts) else 0 for name, each in facts.items()
+        }
         self._records = OffsetReader(partial(clients.reader, config), partial(clients.bulk_reader, config))
         self._state = clients.state_reader(config)
 

@@ -11,7 +11,7 @@ from sidecar.config.model import Config
 from sidecar.engine.ownership.restored import kept_by_backfills
 from sidecar.engine.ports import Records, Stored
 from sidecar.kafka.client.admin import is_there, log_range
-from sidecar.kafka.client.commands import acl_command
+from sidecar.kafka.client.commands import acl_command, principal_of
 from sidecar.kafka.client.errors import cluster_error, error_of
 from sidecar.kafka.reading.scan import read_compacted
 
@@ -51,6 +51,6 @@ def look_at_backfills(
     except KafkaException as exception:
         error = error_of(exception)
         denied = error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
-        read = acl_command(config.bootstrap, ["Read"], f"--topic {topic.backfill}")
+        read = acl_command(config.bootstrap, ["Read"], f"--topic {topic.backfill}", principal_of(config.kafka))
         raise cluster_error(error, f"READ is missing: {read}" if denied else "") from exception
     return kept_by_backfills(records, now_ms())
