@@ -14,12 +14,14 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from contextlib import ExitStack
 from threading import Event
 from typing import Protocol
 
 import structlog
 
+from index.errors import DelayRouterError
 from sidecar import __version__, failpoints
 from sidecar.clock import SystemClock
 from sidecar.config.model import Config
@@ -61,6 +63,9 @@ default of Python is five times that, and a transaction would wait for it severa
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 EXIT_WITHIN_S = 27.0
 """Longest time from SIGTERM or SIGINT to the end of the process."""
+
+_FAILURES = 100
+"""Most errors of connections that are kept to tell why no broker answers."""
 
 
 def run(config: Config) -> int:
@@ -104,12 +109,17 @@ def _run(config: Config, lines: LineWriter, kernel: Kernel) -> int:
     sys.setswitchinterval(SWITCH_THREADS_S)
     stopping = _stopping_on_signals(lines)
     workers, running = Workers(), _Running()
-    exit_code = 1
+    exit_code, is_told = 1, True
     try:
         with running:
             exit_code = _serve(config, lines, kernel, stopping, workers, running)
+    except DelayRouterError:
+        # The process ends with this reason. A line above it that the router has stopped would look like the reason.
+        is_told = False
+        raise
     finally:
-        structlog.get_logger().info("stopped", every_worker_finished=workers.is_idle)
+        if is_told:
+            structlog.get_logger().info("stopped", every_worker_finished=workers.is_idle)
         if not running.is_idle:
             # A client that hangs in a call would keep the interpreter from exiting.
             _exit_now(lines, exit_code)
@@ -123,7 +133,8 @@ def _serve(
     config: Config, lines: LineWriter, kernel: Kernel, stopping: Event, workers: Workers, running: _Running
 ) -> int:
     """Start one part after the other, stay a member of the group until ``stopping``, and return the exit code."""
-    admin, clock = cluster.connect(config), SystemClock()
+    failures: deque[str] = deque(maxlen=_FAILURES)
+    admin, clock = cluster.connect(config, lambda failure: failures.append(failure.str())), SystemClock()
     metrics, budget = Metrics(kernel.name), PayloadBudget(config.router.payload_memory_bytes)
     health = ProcessHealth(metrics.registry, workers.statuses)
     metrics.registry.register(PartitionCollector(workers.statuses, lambda: budget.used_bytes))
@@ -156,7 +167,7 @@ def _serve(
     running.callback(staging.stop)
     pool = LoaderPool(lambda: clients.reader(config), lambda: clients.bulk_reader(config))
     running.stop_at_end(pool)
-    usable = UsableTopics(config, admin, health)
+    usable = UsableTopics(config, admin, health, failures)
     topics = usable.wait(stopping)
     if stopping.is_set():
         return 0

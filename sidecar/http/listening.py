@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from index.errors import ConfigError
 from sidecar.config.listeners import Listener
+from sidecar.config.sources import ENV_PREFIX
 
 BACKLOG: Final = 512
 """Connections that the operating system keeps until they are accepted."""
@@ -122,7 +123,6 @@ def bind(config: Listener, section: str, places: ConnectionLimits) -> ListeningS
             bound.close()
             raise
     except OSError as error:
-        raise ConfigError(
-            f"{section}.listen: {config.listen}: {error.strerror or error}; choose another address"
-        ) from None
+        remedy = f"choose another address: listen under [{section}], or {ENV_PREFIX}{section.upper()}__LISTEN"
+        raise ConfigError(f"{section}.listen: {config.listen}: {error.strerror or error}; {remedy}") from None
     return bound

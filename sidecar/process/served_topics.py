@@ -5,12 +5,13 @@ mended.
 """
 
 import threading
+from collections.abc import MutableSequence
 
 import structlog
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from sidecar.cluster.topics import check
+from sidecar.cluster.topics import check, reach
 from sidecar.cluster.topics.findings import Finding, Level
 from sidecar.config.model import Config
 from sidecar.kafka.client.admin import Described
@@ -25,10 +26,14 @@ LONGEST_RETRY_S = 10.0
 class UsableTopics:
     """The subscription of this process; logs every finding that is not ok, and tells the probes."""
 
-    def __init__(self, config: Config, admin: AdminClient, health: ProcessHealth) -> None:
+    def __init__(
+        self, config: Config, admin: AdminClient, health: ProcessHealth, failures: MutableSequence[str]
+    ) -> None:
+        """Begin without topics; ``failures`` gets the errors of connections while ``admin`` is polled."""
         self._config = config
         self._admin = admin
         self._health = health
+        self._failures = failures
         self._said: set[Finding] = set()
         self.topics: list[str] = []
         """Delay topics that are served."""
@@ -45,16 +50,22 @@ class UsableTopics:
         pause_s = FIRST_RETRY_S
         while not stopping.is_set():
             try:
+                # A request only times out; this tells why, and sooner.
+                reach.require_answer(self._config, self._admin, self._failures)
                 return self._usable(check.router_findings(self._config, self._admin))
+            except reach.UnreachableError as unreachable:
+                self._wait_for(str(unreachable))
             except KafkaException as exception:
-                why = error_of(exception).str()
                 # Polling emits the log lines of the client, which say why connections fail.
                 self._admin.poll(0)
-                self._health.waits_for(f"Kafka does not answer: {why}")
-                self._trouble.tell("kafka_unavailable", why)
+                self._wait_for(f"Kafka does not answer: {error_of(exception).str()}")
             stopping.wait(pause_s)
             pause_s = min(pause_s * 2, LONGEST_RETRY_S)
         return []
+
+    def _wait_for(self, why: str) -> None:
+        self._health.waits_for(why)
+        self._trouble.tell("kafka_unavailable", why)
 
     def look(self) -> dict[str, Described]:
         """Check the topics once more and return their descriptions; raise KafkaException if the cluster is silent."""

@@ -246,6 +246,16 @@ def test_a_password_that_holds_no_more_is_named_and_nothing_is_lost(scene: Scene
     assert password(ROUTER) not in router.log_text()
 
 
+def test_a_router_with_a_wrong_password_says_so_within_seconds(scene: Scene, tmp_path: Path) -> None:
+    wrong = {**scene.broker.client(ROUTER), "sasl.password": "guessed"}
+    topics = [*scene.stage.delays.values()]
+    with RouterProcess(tmp_path / "wrong", scene.broker.bootstrap, topics, kafka=wrong) as router:
+        router.start()
+        wait_until(lambda: bool(router.events("kafka_unavailable")), "it says that it waits", timeout_s=9)
+        assert "Authentication failed" in router.events("kafka_unavailable")[0]["why"]
+        assert router.stop() == 0
+
+
 def test_the_printed_commands_do_what_the_list_says(scene: Scene) -> None:
     listed = scene.listed()
     done = scene.router.command("check", "--acls", "--principal", f"User:{ROUTER}")

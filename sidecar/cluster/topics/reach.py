@@ -5,7 +5,7 @@ The same holds for rights: without them requests fail in many ways, of which few
 
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, MutableSequence, Sequence
 from typing import Final
 
 from confluent_kafka import KafkaException
@@ -53,6 +53,16 @@ def connect(config: Config) -> AdminClient:
     """
     failures: list[str] = []
     client = admin.connect(config, lambda failure: failures.append(failure.str()))
+    require_answer(config, client, failures)
+    return client
+
+
+def require_answer(config: Config, client: AdminClient, failures: MutableSequence[str]) -> None:
+    """Raise UnreachableError, with the reasons, when the cluster of a client does not answer.
+
+    ``failures`` gets the errors of connections while the client is polled.
+    """
+    failures.clear()
     began_s = time.monotonic()
     answer = client.describe_cluster(request_timeout=admin.REQUEST_TIMEOUT_S)
     while not answer.done():
@@ -64,7 +74,6 @@ def connect(config: Config) -> AdminClient:
     except KafkaException as exception:
         client.poll(0)
         raise UnreachableError(unreachable(config, failures or [error_of(exception).str()])) from None
-    return client
 
 
 def unreachable(config: Config, why: Iterable[str]) -> Finding:
