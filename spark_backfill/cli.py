@@ -43,7 +43,7 @@ def cli() -> None:
     check_libraries()
 
 
-@cli.command("jars")
+@cli.command("jars", short_help="Print the jars of Spark's Kafka connector.")
 def jars_command() -> None:
     """Print the jars of Spark's Kafka connector, as spark-submit --jars takes them."""
     click.echo(",".join(str(path) for path in jars.connector_jars(say)))

@@ -40,7 +40,7 @@ class _Duration(click.ParamType[int]):
         return int(match[1]) * _UNITS_MS[match[2]]
 
 
-@click.command("audit")
+@click.command("audit", short_help="Prove from the topics that each record was released once.")
 @config_option
 @click.option("--topic", "names", multiple=True, help="Delay topic to audit; repeatable. Default: all configured.")
 @click.option("--target", "targets", multiple=True, help="Topic to look in; repeatable. Default: all that are allowed.")

@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from confluent_kafka.admin import AdminClient
-from pyspark import StorageLevel
+from pyspark import SparkContext, StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -29,6 +30,7 @@ from spark_backfill.audit.summary import cells, counted, findings, with_place
 from spark_backfill.audit.table import GROUPS, NO_RECORDS, SAMPLES, Tally, tally
 from spark_backfill.audit.verdicts import verdicts
 from spark_backfill.settings import Settings
+from spark_backfill.stages import Line, said, stages_of
 
 Say = Callable[[str], None]
 
@@ -101,12 +103,27 @@ def audit(
     found = with_place(cells(verdicts(rows, scene, pinned.began_ms, oldest, tasks)), scene).coalesce(tasks)
     found.persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        judged_records = found.agg(f.sum("n")).collect()[0][0] or 0
+        context = spark.sparkContext
+        with said(context, "audit", partial(judging, context, reads + copies), say):
+            judged_records = found.agg(f.sum("n")).collect()[0][0] or 0
         took_s = time.monotonic() - began_s
         say(f"{judged_records:,} records judged in {took_s:.1f} s ({(reads + copies) / took_s:,.0f} offsets/s)")
         yield Audited(found)
     finally:
         found.unpersist()
+
+
+def judging(context: SparkContext, offsets: int, group: str) -> Line:
+    """Return a line about the audit: how much of the topics was read, then how many parts were judged."""
+
+    def line() -> str:
+        stages = stages_of(context, group)
+        if not stages:
+            return ""
+        read = f"read {stages[0]} of the topics, about {offsets * stages[0].done // stages[0].tasks:,} offsets"
+        return read if len(stages) == 1 else f"{read}; judged {stages[-1]}"
+
+    return line
 
 
 def _scene(settings: Settings, pinned: Pinned, say: Say) -> tuple[Scene, dict[str, int]]:

@@ -111,7 +111,7 @@ def job_options(default_job: str) -> Callable[[Command], Command]:
     return with_options
 
 
-@click.command("index")
+@click.command("index", short_help="Build the index of a delay topic in bulk.")
 @job_options("index")
 @click.option(
     "--from",

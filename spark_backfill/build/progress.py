@@ -4,15 +4,13 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from confluent_kafka import KafkaException
 from pyspark import InheritableThread, SparkContext
 
 from spark_backfill.buckets.staging import Intents
-from spark_backfill.stages import stages_of
-
-EVERY_S: Final = 5.0
+from spark_backfill.stages import EVERY_S, stages_of
 
 
 class ProgressReport:

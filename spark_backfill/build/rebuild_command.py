@@ -9,7 +9,7 @@ from spark_backfill.build.scope import Asked
 from spark_backfill.cli_common import say
 
 
-@click.command("rebuild")
+@click.command("rebuild", short_help="Build the index again after its state was lost.")
 @job_options("rebuild")
 @click.option(
     "--target",

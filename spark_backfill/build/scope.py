@@ -170,8 +170,8 @@ def rebuild_ranges(settings: Settings, topic: DelayTopic, known: ClusterFacts, m
     ]
     if standing:
         raise JobError(
-            f"state topic {topic.state} has the state of partitions {standing}: it is not lost. Name the lost ones by"
-            " --partition, or give the state up first: delay-router start-over"
+            f"state topic {topic.state} has the state of partitions {standing}: it is not lost, and nothing has to be"
+            " rebuilt there. Name the lost ones by --partition"
         )
     logs = known.logs.items()
     return [OffsetRange(partition, min(log.start, log.end - 1), log.end) for partition, log in logs if log.end]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from spark_backfill.export.job import ExportOutcome
 
 
-@click.command("export")
+@click.command("export", short_help="Write the pending records of a delay topic as a table.")
 @click.argument("output", required=False)
 @config_option
 @click.option("--topic", "name", required=True, help="The delay topic.")

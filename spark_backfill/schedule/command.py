@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _JOB: Final = re.compile(r"[a-zA-Z0-9._-]{1,64}")
 
 
-@click.command("schedule")
+@click.command("schedule", short_help="Write a table of schedules to delay topics.")
 @click.argument("source", required=False)
 @config_option
 @click.option(

@@ -26,11 +26,12 @@ from pyspark.sql import DataFrame
 from spark_backfill import cluster
 from spark_backfill.errors import JobError
 from spark_backfill.schedule.ledger import Ledger, check_same_rows, group_name
-from spark_backfill.schedule.progress import WritingLines, said, surveying
+from spark_backfill.schedule.progress import WritingLines, surveying
 from spark_backfill.schedule.survey import Route, RowSurvey, merged
 from spark_backfill.schedule.tasks import INVALID, SORTED, SURVEYED, WRITTEN, RowDeciding, Writing
 from spark_backfill.schedule.write import WriteTarget, WrittenRows
 from spark_backfill.settings import DelayTopic, Settings
+from spark_backfill.stages import said
 
 Say = Callable[[str], None]
 
@@ -98,7 +99,7 @@ def schedule(settings: Settings, request: ScheduleRequest, rows: DataFrame, say:
     decider = RowDeciding(rules, request.job, delay.partitions, max_bytes, now_ms, skip_past=request.on_past == "skip")
     say(f"surveying the rows for {delay.name} ({delay.partitions} partitions)")
     context = rows.sparkSession.sparkContext
-    with said(context, partial(surveying, context), say):
+    with said(context, "schedule", partial(surveying, context), say):
         surveyed = rows.mapInArrow(decider.survey, SURVEYED).collect()
     survey = merged(RowSurvey.from_json(row["survey"]) for row in surveyed)
     unknown = _unknown_targets(admin, survey)
@@ -171,7 +172,7 @@ def _write(
     written = placed.sortWithinPartitions("partition", "digest").mapInArrow(Writing(target).run, WRITTEN)
     context = rows.sparkSession.sparkContext
     lines = partial(WritingLines, context, ledger=ledger, partitions=partitions, rows=report.survey.rows)
-    with said(context, lines, say):
+    with said(context, "schedule", lines, say):
         try:
             tasks = [WrittenRows(**row.asDict()) for row in written.collect()]
         except PySparkException as error:

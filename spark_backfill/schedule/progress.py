@@ -1,22 +1,13 @@
 """Progress lines of a job while its rows are surveyed and written; writing begins when all rows are in their place."""
 
-import secrets
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Final
+from contextlib import suppress
 
 from confluent_kafka import KafkaException
-from pyspark import InheritableThread, SparkContext
+from pyspark import SparkContext
 
 from spark_backfill.schedule.ledger import Ledger
-from spark_backfill.stages import stages_of
-
-EVERY_S: Final = 5.0
-
-Say = Callable[[str], None]
-Line = Callable[[], str]
+from spark_backfill.stages import Line, stages_of
 
 
 def surveying(context: SparkContext, group: str) -> Line:
@@ -55,28 +46,3 @@ class WritingLines:
                 return f"read {stages[0]} of the table to put the rows in order; writing begins after that"
             return "writing the first rows"
         return ""
-
-
-@contextmanager
-def said(context: SparkContext, make: Callable[[str], Line], say: Say) -> Iterator[None]:
-    """Run Spark's work in one group of jobs, and report its progress every few seconds.
-
-    ``make`` takes the name of the group and returns a function for the current line.
-    """
-    group = f"schedule-{secrets.token_hex(6)}"
-    context.setJobGroup(group, "schedule", interruptOnCancel=False)
-    line, ended = make(group), threading.Event()
-
-    def run() -> None:
-        while not ended.wait(EVERY_S):
-            if text := line():
-                say(text)
-
-    # It also closes the thread's own connection to the JVM.
-    thread = InheritableThread(run, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()

@@ -30,6 +30,7 @@ def config(tmp_path: Path) -> str:
 def test_every_job_is_listed_and_explains_itself() -> None:
     listed = CliRunner().invoke(cli, ["--help"])
     assert listed.exit_code == 0
+    assert "..." not in listed.output.partition("Commands:")[2], "a summary is cut"
     for job in JOBS:
         assert f"\n  {job} " in listed.output
         explained = CliRunner().invoke(cli, [job, "--help"])

@@ -16,7 +16,7 @@ from tests.support.paths import ROOT
 
 # Names of headers and units of aliases are constants; errors decide nothing.
 ALLOWED_NAMES = {"DELAY_SPREAD", "NATIVE", "PROVENANCE", "Alias", "HeaderRole", "Unit"}
-PLUMBING = {"cluster", "cli_common", "errors", "session", "settings", "source"}
+PLUMBING = {"cluster", "cli_common", "errors", "session", "settings", "source", "stages"}
 
 
 def test_the_audit_shares_no_code_with_the_router_but_constants() -> None:
