@@ -17,7 +17,7 @@ from sidecar.durations import spoken_duration
 
 if TYPE_CHECKING:
     from sidecar.cli.send import Sent
-    from sidecar.operations.controls.receipts import ReceiptAnswer
+    from sidecar.operations.controls.orders import ReceiptAnswer
 
 
 @click.command("send")

@@ -1,17 +1,15 @@
 """The commands ``schedules``, ``cancel`` and ``move``: list pending schedules, cancel them, and change due times."""
 
-from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from sidecar.cli.options import Command, Instant, config_option, json_option, load
+from sidecar.cli.options import Command, Instant, json_option
 from sidecar.cli.output import print_json, print_table, shown_time
-from sidecar.cli.side import Desk, SideOptions, needs_of, side_options, topic_argument
+from sidecar.cli.side import Desk, SideOptions, side_options, topic_argument
 
 if TYPE_CHECKING:
-    from sidecar.operations.controls.receipts import ReceiptAnswer
+    from sidecar.operations.controls.orders import ReceiptAnswer
     from sidecar.operations.finding.wanted import ScheduleFilter
     from sidecar.operations.status.answers import ScheduleAnswer
 
@@ -86,12 +84,17 @@ def _control_options(command: Command) -> Command:
     """Add the options of every command that writes a control: id, conditions, partition and time to wait."""
     for option in (
         click.option(
-            "--wait", "wait_s", type=click.IntRange(1, 600), default=10, show_default=True, help="Seconds to wait."
+            "--wait",
+            "wait_s",
+            type=click.IntRange(1, 600),
+            default=10,
+            show_default=True,
+            help="Seconds to wait; a router that is asked by --api waits 8.",
         ),
         click.option("--partition", type=click.IntRange(min=0), help="Partition of the schedules; default: any."),
         click.option("--if-due", "if_due_ms", type=Instant(), help="Only schedules due exactly then: RFC 3339 or ms."),
         json_option,
-        config_option,
+        side_options,
         click.argument("deliver_id", metavar="ID"),
         topic_argument(),
     ):
@@ -104,15 +107,15 @@ def _control_options(command: Command) -> Command:
 def cancel_command(
     topic: str,
     deliver_id: str,
-    config_file: Path | None,
     *,
     as_json: bool,
     if_due_ms: int | None,
     partition: int | None,
     wait_s: int,
+    chosen: SideOptions,
 ) -> None:
     """Cancel the pending schedules of a deliver-id in a delay TOPIC, and wait until that is certain."""
-    told = _carried_out(topic, deliver_id, config_file, wait_s, if_due_ms=if_due_ms, partition=partition)
+    told = _carried_out(chosen, topic, deliver_id, wait_s, if_due_ms=if_due_ms, partition=partition)
     if as_json:
         print_json({"topic": topic, "id": deliver_id, "cancelled": [each.as_json() for each in told.cancelled]})
         return
@@ -127,7 +130,6 @@ def cancel_command(
 def move_command(
     topic: str,
     deliver_id: str,
-    config_file: Path | None,
     *,
     as_json: bool,
     at_ms: int | None,
@@ -135,6 +137,7 @@ def move_command(
     if_due_ms: int | None,
     partition: int | None,
     wait_s: int,
+    chosen: SideOptions,
 ) -> None:
     """Give the schedule of a deliver-id in a delay TOPIC another due time, and wait until that is certain.
 
@@ -146,7 +149,7 @@ def move_command(
         raise click.UsageError("when is it to be due? give --at or --after, one of them")
     moves_to = ("deliver-after", length("--after", after)) if after is not None else ("deliver-at", str(at_ms).encode())
     asked = {"if_due_ms": if_due_ms, "partition": partition, "moves_to": moves_to}
-    told = _carried_out(topic, deliver_id, config_file, wait_s, **asked)
+    told = _carried_out(chosen, topic, deliver_id, wait_s, **asked)
     if as_json:
         schedules = [each.as_json() for each in told.cancelled]
         print_json({"topic": topic, "id": deliver_id, "moved": schedules, "due_ms": told.due_ms})
@@ -162,12 +165,8 @@ def move_command(
         click.echo(f"due {shown_time(told.due_ms)} from now on")
 
 
-def _carried_out(topic: str, deliver_id: str, config_file: Path | None, wait_s: int, **asked: Any) -> "ReceiptAnswer":
-    # The help and a completion need no Kafka client.
-    from sidecar.operations.controls.ordering import ControlOrder  # noqa: PLC0415
-    from sidecar.operations.desk import Operations  # noqa: PLC0415
+def _carried_out(chosen: SideOptions, topic: str, deliver_id: str, wait_s: int, **asked: Any) -> "ReceiptAnswer":
+    from sidecar.operations.controls.orders import ControlOrder  # noqa: PLC0415 - the help needs none
 
-    config, order = load(config_file), ControlOrder(deliver_id.encode(), **asked)
-    needs = needs_of("cancel", config, topic)
-    with closing(Operations.for_command(config, needs=needs)) as operations:
-        return operations.cancel_or_move(topic, order, wait_s)
+    with chosen as operations:
+        return operations.cancel_or_move(topic, ControlOrder(deliver_id.encode(), **asked), wait_s)

@@ -29,8 +29,8 @@ _NEEDS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "pending": {"status": _READ, "name": _LOOK},
     "schedules": {"name": _READ, "state": _READ, "snapshots": _READ},
     "lookup": {"name": _READ, "state": _READ},
-    # Also of a move.
     "cancel": {"name": _WRITE, "receipts": _READ},
+    "move": {"name": _WRITE, "receipts": _READ},
     "pause": {"policies": _CHANGE},
     "resume": {"policies": _CHANGE},
     "drain": {"policies": _CHANGE},

@@ -19,8 +19,7 @@ from sidecar.http.pace import Pace
 from sidecar.http.page.files import page_files
 from sidecar.http.tokens import TokenFile
 from sidecar.kafka.writing.record_writer import RecordWriter, WrittenRecord
-from sidecar.operations.controls.ordering import ControlOrder
-from sidecar.operations.controls.receipts import WAIT_S, Cancelled, ReceiptAnswer
+from sidecar.operations.controls.orders import WAIT_S, Cancelled, ControlOrder, ReceiptAnswer
 from sidecar.operations.controls.replacing import headers_of
 from sidecar.operations.controls.writing import NewRecord, Written
 from sidecar.operations.desk import Operations

@@ -157,6 +157,7 @@ _INNER: dict[str, frozenset[str]] = {
     "operations.rejected": _KAFKA | {"engine.release", "config"},
     "operations.verifying": _KAFKA | {"cluster.topics", "config"},
     "operations.asking": frozenset({"operations.rejected", "operations.finding", "operations.status"})
+    | {"operations.controls"}
     | {"policies", "cluster.topics", "kafka.client", "config"},
     "operations": frozenset({"operations.controls", "operations.rejected", "operations.finding", "operations.status"})
     | {"policies", "cluster.topics", "kafka.client", "kafka.writing", "config"},

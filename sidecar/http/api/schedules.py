@@ -14,8 +14,7 @@ from sidecar.http.api.backend import Backend
 from sidecar.http.api.records import RecordOrder, RecordWrittenAnswer, record_of
 from sidecar.http.api.shapes import JSON_ONLY, DueMs, DueMsText, Id, MillisecondsText, TopicName, milliseconds
 from sidecar.http.problems import Refusal
-from sidecar.operations.controls.ordering import ControlOrder
-from sidecar.operations.controls.receipts import ReceiptAnswer
+from sidecar.operations.controls.orders import ControlOrder, ReceiptAnswer
 from sidecar.operations.finding.wanted import PLACE, ScheduleFilter
 from sidecar.operations.status.answers import Answer, SchedulesAnswer
 

@@ -11,8 +11,11 @@ from urllib.parse import quote, urlencode
 from pydantic import ValidationError
 
 from index.errors import ConfigError, DelayRouterError
+from index.named.receipts import ControlOutcome
+from sidecar import clock
 from sidecar.config.units import format_instant
 from sidecar.operations.asking.http_client import exchange, parts_of
+from sidecar.operations.controls.orders import WAIT_S, Cancelled, ControlOrder, ReceiptAnswer
 from sidecar.operations.status.answers import (
     Answer,
     LookupAnswer,
@@ -37,6 +40,7 @@ TIMEOUT_S: Final = 30.0
 """Timeout of a request; the API itself ends a call earlier."""
 
 MAX_TOKEN_BYTES: Final = 4_096
+AFTER: Final = "deliver-after"
 _SHOWN: Final = 500
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _KINDS: Final = {ScopeKind.TOPIC: "topics", ScopeKind.TARGET: "targets"}
@@ -109,6 +113,24 @@ class ApiClient:
         }
         given = urlencode({key: value for key, value in asked.items() if value is not None})
         return self._ask(SchedulesAnswer, f"/topics/{_quoted(wanted.topic)}/schedules?{given}")
+
+    def cancel_or_move(
+        self,
+        topic: str,
+        order: ControlOrder,
+        wait_s: float = WAIT_S,  # noqa: ARG002 - a router waits as long as a call may take
+    ) -> ReceiptAnswer:
+        """Answer ``Operations.cancel_or_move``."""
+        asked = {"if_due_ms": order.if_due_ms, "partition": order.partition}
+        given = urlencode({key: value for key, value in asked.items() if value is not None})
+        path = f"/topics/{_quoted(topic)}/schedules/{quote(order.deliver_id.decode())}{'?' if given else ''}{given}"
+        if order.moves_to is None:
+            found = self._object("DELETE", path, "cancelled")
+            return ReceiptAnswer(ControlOutcome.CANCELLED, _schedules(found["cancelled"]))
+        header, value = order.moves_to
+        from_ms = clock.now_ms() if header == AFTER else 0
+        found = self._object("PATCH", path, "moved", "due_ms", body={"due_ms": from_ms + int(value)})
+        return ReceiptAnswer(ControlOutcome.MOVED, _schedules(found["moved"]), found["due_ms"])
 
     def policies(self) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
         """Answer ``Operations.policies``."""
@@ -222,6 +244,10 @@ class ApiClient:
 
 def _path_of(scope: Scope) -> str:
     return f"/policies/{_KINDS[scope.kind]}/{_quoted(scope.name)}" if scope.kind in _KINDS else "/policies/default"
+
+
+def _schedules(told: Iterable[Mapping[str, int]]) -> tuple[Cancelled, ...]:
+    return tuple(Cancelled(each["partition"], each["offset"], each["due_ms"]) for each in told)
 
 
 def _times_of(selection: "RejectedSelection") -> dict[str, int]:

@@ -11,7 +11,6 @@ schedules, which takes longer than one record in each partition. It would also m
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -19,20 +18,17 @@ from confluent_kafka.admin import AdminClient
 
 from index.errors import ConfigError
 from index.named.receipts import ControlOutcome
-from index.protocol.control_headers import CANCEL, IF_DUE, MOVE
-from index.protocol.headers import Headers
 from index.protocol.schedule import Rejection
 from sidecar import clock
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.kafka.writing.record_writer import record_producer
+from sidecar.operations.controls.orders import WAIT_S, ControlOrder, ReceiptAnswer
 from sidecar.operations.controls.receipts import (
-    WAIT_S,
     ChangedError,
     NoReceiptError,
     NothingPendingError,
     NotMovedError,
-    ReceiptAnswer,
     Receipts,
     partitions_of,
 )
@@ -43,33 +39,6 @@ _FLUSH_S: Final = 6.0
 
 class UnknownPartitionError(ConfigError):
     """The delay topic has no partition of this number."""
-
-
-@dataclass(frozen=True, slots=True)
-class ControlOrder:
-    """An order to cancel or to move the schedules pending under an id, or only those due exactly at ``if_due_ms``.
-
-    It covers one partition, or all. ``moves_to`` is the header with the new due time; without it the schedules are
-    cancelled.
-    """
-
-    deliver_id: bytes
-    if_due_ms: int | None = None
-    partition: int | None = None
-    moves_to: tuple[str, bytes] | None = None
-
-    @property
-    def done(self) -> ControlOutcome:
-        """The outcome in its receipt where a schedule was pending."""
-        return ControlOutcome.CANCELLED if self.moves_to is None else ControlOutcome.MOVED
-
-    @property
-    def headers(self) -> Headers:
-        """The headers of its controls."""
-        if_due: Headers = [] if self.if_due_ms is None else [(IF_DUE, b"%d" % self.if_due_ms)]
-        if self.moves_to is None:
-            return [(CANCEL, self.deliver_id), *if_due]
-        return [(MOVE, self.deliver_id), self.moves_to, *if_due]
 
 
 def carry_out(

@@ -3,8 +3,7 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 from confluent_kafka import Consumer, IsolationLevel
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -19,9 +18,7 @@ from sidecar.kafka.client import clients
 from sidecar.kafka.client.admin import TopicFacts, offsets, topic_facts
 from sidecar.kafka.reading.handed_over import readable_headers
 from sidecar.kafka.reading.scan import NO_END, POLL_S, PartitionScan
-
-WAIT_S: Final = 10.0
-"""Wait for a receipt. It takes about 20 ms where the partition is served, and a take-over takes seconds."""
+from sidecar.operations.controls.orders import Cancelled, ReceiptAnswer
 
 _SHOWN: Final = 5
 
@@ -49,36 +46,6 @@ class NoReceiptError(DelayRouterError):
             f" is served (delay-router status {topic.name}), and then {topic.receipts}, or {topic.rejected} where a"
             " control was rejected"
         )
-
-
-class Cancelled(NamedTuple):
-    """A schedule that was cancelled, replaced or moved."""
-
-    partition: int
-    offset: int
-    due_ms: int
-
-    def as_json(self) -> dict[str, int]:
-        """Return the schedule for scripts."""
-        return {"partition": self.partition, "offset": self.offset, "due_ms": self.due_ms}
-
-
-@dataclass(frozen=True, slots=True)
-class ReceiptAnswer:
-    """The content of a control's receipt; ``due_ms`` is the due time of the schedule now pending instead, if any.
-
-    A move keeps the last of the schedules in a partition, with the new due time. ``why`` tells why a move could not
-    write that schedule again.
-    """
-
-    outcome: str
-    cancelled: tuple[Cancelled, ...] = ()
-    due_ms: int | None = None
-    why: str = ""
-
-    def as_json(self) -> dict[str, object]:
-        """Return the receipt for scripts that replace schedules."""
-        return {"outcome": self.outcome, "replaced": [each.as_json() for each in self.cancelled]}
 
 
 class Receipts:

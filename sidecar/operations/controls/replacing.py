@@ -12,12 +12,11 @@ from index.protocol.control_headers import IF_DUE, REPLACE
 from index.protocol.headers import CONTROL_PREFIX, Headers
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
+from sidecar.operations.controls.orders import WAIT_S, ReceiptAnswer
 from sidecar.operations.controls.receipts import (
-    WAIT_S,
     ChangedError,
     NoReceiptError,
     NothingPendingError,
-    ReceiptAnswer,
     Receipts,
     partitions_of,
 )

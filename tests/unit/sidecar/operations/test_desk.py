@@ -163,7 +163,6 @@ WITHOUT_HTTP = {
     "for_command",
     "start",
     "table",
-    "cancel_or_move",
     "rejected_codes",
     "replace_policy",
     "replace_schedules",

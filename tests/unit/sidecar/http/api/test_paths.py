@@ -12,7 +12,8 @@ from index.errors import ConfigError
 from sidecar.config.model import Config
 from sidecar.http.api.application import PREFIX, application, document
 from sidecar.operations import desk
-from sidecar.operations.controls.ordering import ControlOrder, UnknownPartitionError
+from sidecar.operations.controls.ordering import UnknownPartitionError
+from sidecar.operations.controls.orders import ControlOrder
 from sidecar.operations.controls.receipts import ChangedError, NoReceiptError, NothingPendingError
 from sidecar.operations.finding.wanted import ScheduleFilter
 from sidecar.operations.status.answers import LookupAnswer, PendingAnswer, SchedulesAnswer, StatusAnswer, TopicAnswer

@@ -326,3 +326,23 @@ def test_options_that_do_not_fit(tmp_path: Path, token_file: Path) -> None:
     ):
         result = CliRunner().invoke(cli, arguments)
         assert (result.exit_code, said in result.stderr) == (2, True), result.output
+
+
+CANCELLED = [{"partition": 1, "offset": 7, "due_ms": 1_893_456_000_000}]
+
+
+def test_schedules_are_cancelled_and_moved_over_http(fake: Fake, token_file: Path) -> None:
+    path = "/api/v1/topics/d/schedules/order/7"
+    fake.answers = {
+        f"DELETE {path}?if_due_ms=5&partition=1": (200, {"topic": "d", "id": "order/7", "cancelled": CANCELLED}),
+        f"PATCH {path}": (200, {"topic": "d", "id": "order/7", "moved": CANCELLED, "due_ms": 9}),
+        "DELETE /api/v1/topics/d/schedules/none": (404, {"detail": "nothing of this id is pending"}),
+    }
+    told = run(fake, token_file, "cancel", "d", "order/7", "--if-due", "5", "--partition", "1").stdout
+    assert told == "d/1/7 cancelled; it was due 2030-01-01 00:00:00.000Z\n"
+    assert "d/1/7 moved; " in run(fake, token_file, "move", "d", "order/7", "--at", "9").stdout
+    assert fake.asked[-1] == (f"PATCH {path}", {"due_ms": 9})
+    began_ms = time.time_ns() // 1_000_000
+    run(fake, token_file, "move", "d", "order/7", "--after", "1h")
+    assert 0 <= fake.asked[-1][1]["due_ms"] - began_ms - 3_600_000 < 60_000
+    assert "nothing of this id is pending" in run(fake, token_file, "cancel", "d", "none", code=2).stderr

@@ -7,14 +7,13 @@ import pytest
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.operations.controls import ordering
-from sidecar.operations.controls.ordering import ControlOrder, UnknownPartitionError, carry_out, together
+from sidecar.operations.controls.ordering import UnknownPartitionError, carry_out, together
+from sidecar.operations.controls.orders import Cancelled, ControlOrder, ReceiptAnswer
 from sidecar.operations.controls.receipts import (
-    Cancelled,
     ChangedError,
     NoReceiptError,
     NothingPendingError,
     NotMovedError,
-    ReceiptAnswer,
 )
 
 TOPIC = DelayTopicConfig(name="d")

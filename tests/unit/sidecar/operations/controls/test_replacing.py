@@ -3,12 +3,11 @@
 import pytest
 
 from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.operations.controls.orders import Cancelled, ReceiptAnswer
 from sidecar.operations.controls.receipts import (
-    Cancelled,
     ChangedError,
     NoReceiptError,
     NothingPendingError,
-    ReceiptAnswer,
 )
 from sidecar.operations.controls.replacing import judged
 

@@ -1,0 +1,68 @@
+"""Orders to cancel or move pending schedules, and the content of their receipts: values without a Kafka client."""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from index.named.receipts import ControlOutcome
+from index.protocol.control_headers import CANCEL, IF_DUE, MOVE
+from index.protocol.headers import Headers
+
+WAIT_S: Final = 10.0
+"""Wait for a receipt. It takes about 20 ms where the partition is served, and a take-over takes seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlOrder:
+    """An order to cancel or to move the schedules pending under an id, or only those due exactly at ``if_due_ms``.
+
+    It covers one partition, or all. ``moves_to`` is the header with the new due time; without it the schedules are
+    cancelled.
+    """
+
+    deliver_id: bytes
+    if_due_ms: int | None = None
+    partition: int | None = None
+    moves_to: tuple[str, bytes] | None = None
+
+    @property
+    def done(self) -> ControlOutcome:
+        """The outcome in its receipt where a schedule was pending."""
+        return ControlOutcome.CANCELLED if self.moves_to is None else ControlOutcome.MOVED
+
+    @property
+    def headers(self) -> Headers:
+        """The headers of its controls."""
+        if_due: Headers = [] if self.if_due_ms is None else [(IF_DUE, b"%d" % self.if_due_ms)]
+        if self.moves_to is None:
+            return [(CANCEL, self.deliver_id), *if_due]
+        return [(MOVE, self.deliver_id), self.moves_to, *if_due]
+
+
+class Cancelled(NamedTuple):
+    """A schedule that was cancelled, replaced or moved."""
+
+    partition: int
+    offset: int
+    due_ms: int
+
+    def as_json(self) -> dict[str, int]:
+        """Return the schedule for scripts."""
+        return {"partition": self.partition, "offset": self.offset, "due_ms": self.due_ms}
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptAnswer:
+    """The content of a control's receipt; ``due_ms`` is the due time of the schedule now pending instead, if any.
+
+    A move keeps the last of the schedules in a partition, with the new due time. ``why`` tells why a move could not
+    write that schedule again.
+    """
+
+    outcome: str
+    cancelled: tuple[Cancelled, ...] = ()
+    due_ms: int | None = None
+    why: str = ""
+
+    def as_json(self) -> dict[str, object]:
+        """Return the receipt for scripts that replace schedules."""
+        return {"outcome": self.outcome, "replaced": [each.as_json() for each in self.cancelled]}
