@@ -8,7 +8,7 @@ import click
 
 from index.errors import DelayRouterError
 from sidecar import clock
-from sidecar.cli.options import json_option
+from sidecar.cli.options import examples, json_option
 from sidecar.cli.output import pending_chart, print_json, print_sentence, print_table, shown_time
 from sidecar.cli.side import Desk, SideOptions, complete_topics, side_options, topic_argument
 from sidecar.config.units import format_instant, parse_duration_ms
@@ -58,7 +58,12 @@ def _place(_: click.Context, __: click.Parameter, given: str) -> tuple[str, int,
     return topic, int(partition), int(offset)
 
 
-@click.command("lookup")
+@click.command(
+    "lookup",
+    epilog=examples(
+        "lookup orders.delay/3/4711",
+    ),
+)
 @click.argument("place", metavar="TOPIC/PARTITION/OFFSET", callback=_place, shell_complete=complete_topics)
 @json_option
 @side_options
@@ -113,7 +118,13 @@ def _length_ms(_: click.Context, __: click.Parameter, given: str) -> int:
     return length_ms
 
 
-@click.command("pause")
+@click.command(
+    "pause",
+    epilog=examples(
+        "pause orders.delay",
+        "pause --target billing --for 2h --reason 'billing is moved'",
+    ),
+)
 @topic_argument(required=False)
 @click.option("--target", default="", metavar="TOPIC", help="Hold the records of this target topic instead.")
 @click.option(

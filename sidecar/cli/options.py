@@ -40,6 +40,11 @@ def json_option(command: Command) -> Command:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")(command)
 
 
+def examples(*calls: str) -> str:
+    """Return the last part of a help: examples of a command, each as it is called."""
+    return "\n".join(["\b", "Examples:", *(f"  delay-router {call}" for call in calls)])
+
+
 class Instant(click.ParamType[int, Any]):
     """An instant in RFC 3339 with an offset, or in epoch milliseconds; its value is in epoch milliseconds."""
 

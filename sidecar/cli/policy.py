@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from sidecar.cli.options import json_option
+from sidecar.cli.options import examples, json_option
 from sidecar.cli.output import print_entries, print_json, print_table, shown_time
 from sidecar.cli.side import SideOptions, complete_topics, side_options, topic_argument
 from sidecar.policies.policy import DEFAULT, KEYS, Scope, ScopeKind
@@ -107,7 +107,13 @@ def _rows(policies: dict[str, dict[str, Any]]) -> Iterable[tuple[str, str, str]]
             yield scope, key, shown_value(value)
 
 
-@policy_group.command("set")
+@policy_group.command(
+    "set",
+    epilog=examples(
+        "policy set topic/orders.delay max_delay=2d",
+        "policy set target/billing records_per_second=100",
+    ),
+)
 @scope_argument
 @click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...", shell_complete=_complete_settings)
 @side_options

@@ -11,7 +11,7 @@ import click
 from index.named.receipts import ControlOutcome
 from index.protocol.schedule import Decision, Rejection, due_ms_of, schedule_of
 from sidecar import clock
-from sidecar.cli.options import FAILED, Instant, config_option, headers_given, json_option, load
+from sidecar.cli.options import FAILED, Instant, config_option, examples, headers_given, json_option, load
 from sidecar.cli.output import print_json, shown_time
 from sidecar.durations import spoken_duration
 
@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from sidecar.operations.controls.orders import ReceiptAnswer
 
 
-@click.command("send")
+@click.command(
+    "send",
+    epilog=examples(
+        "send orders.delay --value hello --after 15m",
+        "send orders.delay --key 42 --value order --at 2030-01-31T08:00:00Z --to billing",
+        "send orders.delay --key 42 --id order-42 --replace --after 2h --value new --wait 10",
+        "send orders.delay --value wake --cron '30 8 * * MON-FRI' --timezone Europe/Berlin",
+    ),
+)
 @click.argument("topic")
 @config_option
 @json_option

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from index.protocol.times import parse_number
-from sidecar.cli.options import Instant, headers_given, json_option
+from sidecar.cli.options import Instant, examples, headers_given, json_option
 from sidecar.cli.output import print_entries, print_json, print_sentence, shown_time
 from sidecar.cli.side import SideOptions, side_options, topic_argument
 
@@ -101,7 +101,14 @@ def _entry(record: dict[str, Any]) -> tuple[str, str]:
     return head, "; ".join(part for part in parts if part)
 
 
-@rejected_group.command("redrive", short_help="Copy rejected records back, each exactly once.")
+@rejected_group.command(
+    "redrive",
+    short_help="Copy rejected records back, each exactly once.",
+    epilog=examples(
+        "rejected redrive orders.delay --code TARGET_UNKNOWN --dry-run",
+        "rejected redrive orders.delay --id order-42 --set-header deliver-to=orders",
+    ),
+)
 @topic_argument()
 @json_option
 @_selecting

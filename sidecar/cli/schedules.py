@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from sidecar.cli.options import Command, Instant, json_option
+from sidecar.cli.options import Command, Instant, examples, json_option
 from sidecar.cli.output import print_json, print_table, shown_time
 from sidecar.cli.side import Desk, SideOptions, side_options, topic_argument
 
@@ -18,7 +18,13 @@ AT_ONCE: Final = 500
 """Most schedules that one call of the admin API lists."""
 
 
-@click.command("schedules")
+@click.command(
+    "schedules",
+    epilog=examples(
+        "schedules orders.delay --id order-42",
+        "schedules orders.delay --due-to 2030-01-31T08:00:00Z --target billing",
+    ),
+)
 @topic_argument()
 @json_option
 @click.option("--id", "deliver_id", metavar="ID", help="With this deliver-id.")
@@ -102,7 +108,12 @@ def _control_options(command: Command) -> Command:
     return command
 
 
-@click.command("cancel")
+@click.command(
+    "cancel",
+    epilog=examples(
+        "cancel orders.delay order-42",
+    ),
+)
 @_control_options
 def cancel_command(
     topic: str,
@@ -123,7 +134,12 @@ def cancel_command(
         click.echo(f"{topic}/{each.partition}/{each.offset} cancelled; it was due {shown_time(each.due_ms)}")
 
 
-@click.command("move")
+@click.command(
+    "move",
+    epilog=examples(
+        "move orders.delay order-42 --after 2h",
+    ),
+)
 @_control_options
 @click.option("--at", "at_ms", type=Instant(), help="The new due time: RFC 3339 or ms.")
 @click.option("--after", help="Time from now to the new due time: 15m, PT15M or ms.")

@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from index.errors import DelayRouterError
-from sidecar.cli.options import DONE, FAILED, WRONG_USAGE, config_option, exit_code, json_option, load
+from sidecar.cli.options import DONE, FAILED, WRONG_USAGE, config_option, examples, exit_code, json_option, load
 from sidecar.cli.output import print_findings, print_json, print_table
 from sidecar.cli.side import complete_topics
 from sidecar.cluster.rights import acls, acls_jobs, strimzi
@@ -30,7 +30,13 @@ _SPEAK_EVERY_S: Final = 5.0
 _COULD_NOT_LOOK: Final = WRONG_USAGE
 
 
-@click.command("check")
+@click.command(
+    "check",
+    epilog=examples(
+        "check",
+        "check --acls --principal User:router",
+    ),
+)
 @config_option
 @json_option
 @click.option("--acls", "only_acls", is_flag=True, help="Print the rights a router needs, as kafka-acls commands.")
@@ -176,7 +182,13 @@ def _needed(config: Config, jobs: tuple[str, ...]) -> acls.NeededRights:
     return acls_jobs.needed(config, jobs) if jobs else acls.needed(config)
 
 
-@click.command("verify")
+@click.command(
+    "verify",
+    epilog=examples(
+        "verify orders.delay",
+        "verify orders.delay/3 --json",
+    ),
+)
 @click.argument("place", metavar="TOPIC[/PARTITION]", shell_complete=complete_topics)
 @config_option
 @json_option

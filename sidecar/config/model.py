@@ -8,8 +8,9 @@ model keeps it.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import (
     Field,
@@ -33,6 +34,10 @@ from sidecar.config.value_types import (
     Printable,
     topic_name,
 )
+
+_SERVERS: Final = "bootstrap.servers"
+_ALIKE: Final = 0.8
+"""Least similarity of a key that was meant for another one, as difflib measures it."""
 
 
 class RouterConfig(Section):
@@ -196,7 +201,9 @@ class Config(Section):
 
     def _kafka_problems(self) -> Iterator[tuple[KeyPath, str]]:
         if not self.kafka.get("bootstrap.servers") and not self.kafka.get("metadata.broker.list"):
-            yield ("kafka", "bootstrap.servers"), 'required, as in "bootstrap.servers" = "localhost:9092"'
+            close = get_close_matches(_SERVERS, self.kafka, n=1, cutoff=_ALIKE)
+            meant = f'; did you mean it by "{close[0]}"?' if close else ""
+            yield ("kafka", _SERVERS), f'required, as in "{_SERVERS}" = "localhost:9092"{meant}'
         for key, value in self.kafka.items():
             if problem := librdkafka_keys.refusal(key, value):
                 yield ("kafka", key), problem

@@ -2,11 +2,14 @@
 
 import re
 import shlex
+from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
+import click
 import pytest
 
+from sidecar.cli.program import Later, cli
 from tests.docs import command_lines
 from tests.docs.command_lines import NotTaken, arguments_of, commands, job_arguments_of, module_of
 from tests.docs.documents import blocks, current, spans
@@ -70,6 +73,25 @@ def test_the_program_takes_what_is_printed(place: str, words: list[str]) -> None
     arguments = arguments_of(words)
     assert arguments is not None
     command_lines.parse(arguments)
+
+
+def examples(command: click.Command, name: str = "") -> Iterator[Line]:
+    """Yield the examples in the help of a command and of its own commands, with the name of the command."""
+    command = command.load() if isinstance(command, Later) else command
+    lines = [line for line in (command.epilog or "").splitlines() if "delay-router" in line]
+    yield from ((name, words) for line in lines for words in commands(line))
+    for below, each in command.commands.items() if isinstance(command, click.Group) else ():
+        yield from examples(each, f"{name} {below}".strip())
+
+
+def test_the_program_takes_the_examples_in_its_help() -> None:
+    found = [*examples(cli)]
+    assert len({name for name, _ in found}) > 5, "they were not found"
+    for name, words in found:
+        arguments = arguments_of(words)
+        assert arguments is not None, name
+        assert not name or arguments[: len(name.split())] == name.split()
+        command_lines.parse(arguments)
 
 
 @pytest.mark.parametrize(("place", "words"), [each for each in named() if arguments_of(each[1]) is not None])

@@ -14,7 +14,7 @@ import structlog
 from click.testing import CliRunner, Result
 
 from sidecar import __version__, app
-from sidecar.cli.program import LATER, Later, cli
+from sidecar.cli.program import LATER, SECTIONS, Later, cli
 from sidecar.logs import events
 from sidecar.operations.asking.router_answers import topics_of
 
@@ -62,7 +62,11 @@ def test_a_command_that_is_loaded_later_is_the_one_of_that_name(command: Later) 
 def test_no_summary_in_the_list_of_commands_is_cut() -> None:
     shown = CliRunner(env={"COLUMNS": "80"}).invoke(cli, ["--help"]).output
     assert "Show the partitions of the group of routers." in shown
-    assert "..." not in shown.partition("Commands:")[2]
+    assert "..." not in shown.partition("Try it:")[2]
+
+
+def test_every_command_is_in_one_section_of_the_help() -> None:
+    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(cli.commands)
 
 
 def loaded_by(arguments: list[str], environ: dict[str, str]) -> set[str]:

@@ -164,6 +164,7 @@ def test_unknown_key_is_named_with_its_file(tmp_path: Path, text: str, expected:
     ("text", "expected"),
     [
         ("[kafka]\n", 'kafka."bootstrap.servers": required'),
+        ('[kafka]\n"bootstrap.server" = "a:1"\n', 'did you mean it by "bootstrap.server"?'),
         ('[kafka]\n"bootstrap.servers" = ""\n', 'kafka."bootstrap.servers": required'),
         ('[kafka]\n"bootstrap.servers" = ["a:1"]\n', 'kafka."bootstrap.servers": Input should be a valid string'),
         ("kafka = 1\n", "kafka: Input should be a valid dictionary"),

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
+from sidecar.cli.program import cli
 from sidecar.dev import demo
 from sidecar.dev.audit import AuditedRecord, AuditReport
 from sidecar.dev.audit.record import due_ms
@@ -222,11 +224,9 @@ def test_the_exit_code_is_what_the_auditor_counted(
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "1001", "many"])
-def test_a_wrong_number_of_orders_is_wrong_usage(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        demo.main(["--orders", wrong])
-    assert caught.value.code == 2
-    assert "--orders" in capsys.readouterr().err
+def test_a_wrong_number_of_orders_is_wrong_usage(wrong: str) -> None:
+    done = CliRunner().invoke(cli, ["demo", "--orders", wrong])
+    assert (done.exit_code, "--orders" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
