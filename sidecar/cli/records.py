@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -11,12 +12,14 @@ import click
 from index.named.receipts import ControlOutcome
 from index.protocol.schedule import Decision, Rejection, due_ms_of, schedule_of
 from sidecar import clock
-from sidecar.cli.options import FAILED, Instant, config_option, examples, headers_given, json_option, load
+from sidecar.cli.options import FAILED, Instant, examples, headers_given, json_option, load
 from sidecar.cli.output import print_json, shown_time
+from sidecar.cli.side import SideOptions, side_options, topic_argument
 from sidecar.durations import spoken_duration
+from sidecar.operations.controls.orders import NewRecord
 
 if TYPE_CHECKING:
-    from sidecar.cli.send import Sent
+    from sidecar.cli.send import ControlRequest, Sent
     from sidecar.operations.controls.orders import ReceiptAnswer
 
 
@@ -29,8 +32,8 @@ if TYPE_CHECKING:
         "send orders.delay --value wake --cron '30 8 * * MON-FRI' --timezone Europe/Berlin",
     ),
 )
-@click.argument("topic")
-@config_option
+@topic_argument()
+@side_options
 @json_option
 @click.option("--at", default="", metavar="INSTANT", help="Due time: RFC 3339 with an offset, or epoch ms.")
 @click.option("--after", default="", metavar="DURATION", help="Time from now to the due time: 10s, PT15M or ms.")
@@ -61,8 +64,8 @@ if TYPE_CHECKING:
 )
 def send_command(
     topic: str,
-    config_file: Path | None,
     *,
+    chosen: SideOptions,
     as_json: bool,
     at: str,
     after: str,
@@ -91,24 +94,51 @@ def send_command(
     """Send a record to a delay TOPIC."""
     # The help and a completion need no Kafka client.
     from sidecar.cli import send  # noqa: PLC0415
-    from sidecar.cluster.topics import reach  # noqa: PLC0415
-    from sidecar.operations.controls import replacing  # noqa: PLC0415
 
     if [value is not None, value_file is not None, null, lines].count(True) != 1:
         raise click.UsageError("give one of --value, --value-file, --null and --lines")
     _check_replacement(replace=replace, lines=lines, waits=wait_s is not None)
-    config = load(config_file)
-    send.refuse_undelayed(config, topic)
     released_key = None if deliver_key is None else deliver_key.encode()
     asked = {"every": every, "cron": cron, "timezone": timezone, "until": until, "times": times, "missed": missed}
     recurs = tuple((name, text) for name, text in asked.items() if text)
     request = send.ControlRequest(
         at, after, to, released_key, partition, deliver_id, expire_after, headers, recurs, replace, if_due_ms
     )
-    record_headers = request.as_headers()
-    verdict = send.judge(config, topic, record_headers, clock.now_ms())
-    _warn(verdict, at, force=force)
+    record = NewRecord(None if key is None else key.encode(), None, request.as_headers())
     values = _values(value, value_file, lines=lines)
+    if not chosen.is_api:
+        _send_straight(chosen.config_file, topic, record, values, request, wait_s, as_json=as_json, force=force)
+        return
+    if wait_s is not None or force:
+        raise click.UsageError("--wait and --force are not for --api")
+    with chosen as operations:
+        written = [operations.write_record(topic, record._replace(value=each)) for each in values]
+    if as_json:
+        print_json([{**asdict(each), "targets": list(each.targets)} for each in written])
+        return
+    for each in written:
+        click.echo(f"{each.topic}/{each.partition}/{each.offset} due {shown_time(each.due_ms)}")
+
+
+def _send_straight(
+    config_file: Path | None,
+    topic: str,
+    record: NewRecord,
+    values: Iterator[bytes | None],
+    request: "ControlRequest",
+    wait_s: int | None,
+    *,
+    as_json: bool,
+    force: bool,
+) -> None:
+    from sidecar.cli import send  # noqa: PLC0415 - as above
+    from sidecar.cluster.topics import reach  # noqa: PLC0415 - as above
+    from sidecar.operations.controls import replacing  # noqa: PLC0415 - as above
+
+    config = load(config_file)
+    send.refuse_undelayed(config, topic)
+    verdict = send.judge(config, topic, record.headers, clock.now_ms())
+    _warn(verdict, request.at, force=force)
     client = reach.connect(config)
     send.require_topic(config, client, topic)
     send.refuse_unserved(config, client, topic, force=force)
@@ -116,20 +146,19 @@ def send_command(
     if (schedule := schedule_of(verdict)) and config.delay_topic(topic):
         for target in send.missing_targets(client, schedule.targets):
             click.echo(f"warning: target topic {target} does not exist: create it before the record is due", err=True)
-    if replace and key is None:
+    if request.replaces and record.key is None:
         replacing.require_key(client, topic)
     with nullcontext() if wait_s is None else replacing.receipts_to_come(config, client, topic) as receipts:
-        wire_key = None if key is None else key.encode()
-        sent = send.send(config, topic, values, wire_key, record_headers)
+        sent = send.send(config, topic, values, record.key, record.headers)
         if not as_json:
             _print_sent(sent, verdict, send.spread_ms(config, topic, verdict))
         if receipts is not None and wait_s is not None:
-            place = (sent[0].partition, sent[0].offset)
-            told = replacing.replaced_by(place, receipts, config.require_delay_topic(topic), deliver_id, wait_s)
+            place, configured = (sent[0].partition, sent[0].offset), config.require_delay_topic(topic)
+            told = replacing.replaced_by(place, receipts, configured, request.deliver_id, wait_s)
             if as_json:
                 print_json([{**sent[0].as_json(), **told.as_json()}])
             else:
-                _print_receipt(topic, deliver_id, told)
+                _print_receipt(topic, request.deliver_id, told)
         elif as_json:
             print_json([record.as_json() for record in sent])
 

@@ -70,6 +70,16 @@ class SideOptions:
         self._command = command
         self._desk: Desk | None = None
 
+    @property
+    def is_api(self) -> bool:
+        """Says that a router is asked."""
+        return bool(self._api)
+
+    @property
+    def config_file(self) -> Path | None:
+        """The file with the configuration of a command that asks Kafka."""
+        return self._config_file
+
     def __enter__(self) -> Desk:
         if not self._api:
             if self._ca_file is not None:

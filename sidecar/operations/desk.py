@@ -27,8 +27,7 @@ from sidecar.config.units import format_instant
 from sidecar.kafka.client.admin import topic_facts
 from sidecar.kafka.writing.record_writer import RecordWriter
 from sidecar.operations.controls import ordering, replacing, writing
-from sidecar.operations.controls.orders import WAIT_S, ControlOrder, ReceiptAnswer
-from sidecar.operations.controls.writing import NewRecord, Written
+from sidecar.operations.controls.orders import WAIT_S, ControlOrder, NewRecord, ReceiptAnswer, Written
 from sidecar.operations.finding.wanted import ScheduleFilter
 from sidecar.operations.rejected import listing, redriving
 from sidecar.operations.rejected.counting import Counted, Counts

@@ -19,9 +19,8 @@ from sidecar.http.pace import Pace
 from sidecar.http.page.files import page_files
 from sidecar.http.tokens import TokenFile
 from sidecar.kafka.writing.record_writer import RecordWriter, WrittenRecord
-from sidecar.operations.controls.orders import WAIT_S, Cancelled, ControlOrder, ReceiptAnswer
+from sidecar.operations.controls.orders import WAIT_S, Cancelled, ControlOrder, NewRecord, ReceiptAnswer, Written
 from sidecar.operations.controls.replacing import headers_of
-from sidecar.operations.controls.writing import NewRecord, Written
 from sidecar.operations.desk import Operations
 from sidecar.operations.finding.wanted import ScheduleFilter
 from sidecar.operations.rejected.counting import CodeCount, Counted

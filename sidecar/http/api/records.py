@@ -22,7 +22,7 @@ from sidecar.http.api.backend import Backend
 from sidecar.http.api.shapes import JSON_ONLY, TopicName
 from sidecar.http.guard import refuse_role
 from sidecar.http.tokens import Caller, Role
-from sidecar.operations.controls.writing import NewRecord
+from sidecar.operations.controls.orders import NewRecord
 from sidecar.operations.status.answers import Answer
 
 _CONTROLS: Final = NAMES | {CONTROL_PREFIX + "cancel-where"}

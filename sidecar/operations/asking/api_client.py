@@ -2,6 +2,7 @@
 
 import json
 import ssl
+from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from pathlib import Path
@@ -15,7 +16,7 @@ from index.named.receipts import ControlOutcome
 from sidecar import clock
 from sidecar.config.units import format_instant
 from sidecar.operations.asking.http_client import exchange, parts_of
-from sidecar.operations.controls.orders import WAIT_S, Cancelled, ControlOrder, ReceiptAnswer
+from sidecar.operations.controls.orders import WAIT_S, Cancelled, ControlOrder, NewRecord, ReceiptAnswer, Written
 from sidecar.operations.status.answers import (
     Answer,
     LookupAnswer,
@@ -132,6 +133,14 @@ class ApiClient:
         found = self._object("PATCH", path, "moved", "due_ms", body={"due_ms": from_ms + int(value)})
         return ReceiptAnswer(ControlOutcome.MOVED, _schedules(found["moved"]), found["due_ms"])
 
+    def write_record(self, topic: str, record: NewRecord) -> Written:
+        """Answer ``Operations.write_record``."""
+        headers = [{"name": name, "value": _content(value)} for name, value in record.headers]
+        body = {"key": _content(record.key), "value": _content(record.value), "headers": headers}
+        keys = "partition", "offset", "due_ms", "targets"
+        found = self._object("POST", f"/topics/{_quoted(topic)}/records", *keys, body=body)
+        return Written(topic, *(found[key] for key in keys))
+
     def policies(self) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
         """Answer ``Operations.policies``."""
         found = self._object("GET", "/policies", "policies", "unreadable")
@@ -218,7 +227,9 @@ class ApiClient:
             answer = json.loads(raw) if raw else None
         except ValueError:
             answer = None
-        if code in {HTTPStatus.OK, HTTPStatus.NO_CONTENT} and (answer is not None or code == HTTPStatus.NO_CONTENT):
+        if code in {HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NO_CONTENT} and (
+            answer is not None or code == HTTPStatus.NO_CONTENT
+        ):
             return answer
         detail = answer.get("detail") if isinstance(answer, dict) else None
         if not isinstance(detail, str):
@@ -244,6 +255,14 @@ class ApiClient:
 
 def _path_of(scope: Scope) -> str:
     return f"/policies/{_KINDS[scope.kind]}/{_quoted(scope.name)}" if scope.kind in _KINDS else "/policies/default"
+
+
+def _content(raw: bytes | None) -> str | dict[str, str] | None:
+    """Return bytes as the API takes them: text, or base 64 for bytes that are no text."""
+    try:
+        return None if raw is None else raw.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(raw or b"").decode()}
 
 
 def _schedules(told: Iterable[Mapping[str, int]]) -> tuple[Cancelled, ...]:

@@ -1,5 +1,6 @@
-"""Orders to cancel or move pending schedules, and the content of their receipts: values without a Kafka client."""
+"""Records to write, orders to cancel or move schedules, and the answers to both: values without a Kafka client."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -66,3 +67,26 @@ class ReceiptAnswer:
     def as_json(self) -> dict[str, object]:
         """Return the receipt for scripts that replace schedules."""
         return {"outcome": self.outcome, "replaced": [each.as_json() for each in self.cancelled]}
+
+
+class NewRecord(NamedTuple):
+    """A record for a delay topic."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+    def with_headers(self, more: Headers) -> "NewRecord":
+        """Return the record with more headers, behind its own."""
+        return self._replace(headers=[*self.headers, *more])
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The place of a written record in its delay topic, its due time and its targets."""
+
+    topic: str
+    partition: int
+    offset: int
+    due_ms: int
+    targets: Sequence[str]

@@ -4,39 +4,12 @@ The rules judge the record first, so the caller learns of a rejection that would
 topic.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
-
 from index.errors import ConfigError
-from index.protocol.headers import Headers
 from index.protocol.schedule import AT_ONCE, Rejection, due_ms_of, schedule_of
 from index.rules.rules import Rules
 from sidecar import clock
 from sidecar.kafka.writing.record_writer import RecordWriter
-
-
-class NewRecord(NamedTuple):
-    """A record for a delay topic."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-
-    def with_headers(self, more: Headers) -> "NewRecord":
-        """Return the record with more headers, behind its own."""
-        return self._replace(headers=[*self.headers, *more])
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The place of a written record in its delay topic, its due time and its targets."""
-
-    topic: str
-    partition: int
-    offset: int
-    due_ms: int
-    targets: Sequence[str]
+from sidecar.operations.controls.orders import NewRecord, Written
 
 
 def write(writer: RecordWriter, rules: Rules, record: NewRecord) -> Written:

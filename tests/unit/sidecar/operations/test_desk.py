@@ -166,7 +166,6 @@ WITHOUT_HTTP = {
     "rejected_codes",
     "replace_policy",
     "replace_schedules",
-    "write_record",
 }
 """The operations that no command with ``--api`` uses."""
 

@@ -346,3 +346,21 @@ def test_schedules_are_cancelled_and_moved_over_http(fake: Fake, token_file: Pat
     run(fake, token_file, "move", "d", "order/7", "--after", "1h")
     assert 0 <= fake.asked[-1][1]["due_ms"] - began_ms - 3_600_000 < 60_000
     assert "nothing of this id is pending" in run(fake, token_file, "cancel", "d", "none", code=2).stderr
+
+
+def test_records_are_sent_over_http(fake: Fake, token_file: Path, tmp_path: Path) -> None:
+    path = "POST /api/v1/topics/d/records"
+    written = {"topic": "d", "partition": 1, "offset": 7, "due_ms": 1_893_456_000_000, "targets": ["out"]}
+    fake.answers = {path: (201, written)}
+    done = run(fake, token_file, "send", "d", "--key", "k", "--value", "v", "--after", "1h", "--to", "out")
+    assert done.stdout == "d/1/7 due 2030-01-01 00:00:00.000Z\n"
+    headers = [{"name": "deliver-after", "value": "3600000"}, {"name": "deliver-to", "value": "out"}]
+    assert fake.asked == [(path, {"key": "k", "value": "v", "headers": headers})]
+    binary = tmp_path / "value"
+    binary.write_bytes(b"\xff")
+    assert json.loads(run(fake, token_file, "send", "d", "--value-file", str(binary), "--json").stdout) == [written]
+    assert fake.asked[-1] == (path, {"key": None, "value": {"base64": "/w=="}, "headers": []})
+    run(fake, token_file, "send", "d", "--null", "--force", code=2)
+    assert len(fake.asked) == 2
+    fake.answers = {path: (422, {"detail": "MAX_DELAY_EXCEEDED: too long; nothing was written"})}
+    assert "MAX_DELAY_EXCEEDED" in run(fake, token_file, "send", "d", "--null", "--after", "99d", code=2).stderr
