@@ -1,6 +1,7 @@
 """The commands of operators: ``pending``, ``lookup``, ``pause``, ``resume``, ``drain``, ``undrain``."""
 
 import math
+import sys
 import time
 from typing import Final
 
@@ -8,7 +9,7 @@ import click
 
 from index.errors import DelayRouterError
 from sidecar import clock
-from sidecar.cli.options import examples, json_option
+from sidecar.cli.options import DONE, FAILED, examples, json_option
 from sidecar.cli.output import pending_chart, print_json, print_sentence, print_table, shown_time
 from sidecar.cli.side import Desk, SideOptions, complete_topics, side_options, topic_argument
 from sidecar.config.units import format_instant, parse_duration_ms
@@ -68,7 +69,10 @@ def _place(_: click.Context, __: click.Parameter, given: str) -> tuple[str, int,
 @json_option
 @side_options
 def lookup_command(place: tuple[str, int, int], *, as_json: bool, chosen: SideOptions) -> None:
-    """Show the fate of one record: pending, released, rejected or unknown."""
+    """Show the fate of one record: pending, released, rejected, cancelled, replaced, moved, answered or unknown.
+
+    Ends with 1 when the fate is unknown; the answer then says why.
+    """
     with chosen as operations:
         answer = operations.lookup(*place)
     if as_json:
@@ -77,6 +81,7 @@ def lookup_command(place: tuple[str, int, int], *, as_json: bool, chosen: SideOp
         print_sentence(f"{answer.topic}/{answer.partition}/{answer.offset}: {_shown(answer)}")
         if answer.code and answer.fate is Fate.REJECTED:
             click.echo(f"its message: delay-router rejected list {answer.topic} --code {answer.code}")
+    sys.exit(FAILED if answer.fate is Fate.UNKNOWN else DONE)
 
 
 def _shown(answer: LookupAnswer) -> str:

@@ -83,7 +83,7 @@ def test_status_pending_and_lookup(desk: Desk) -> None:
         found = desk.json(router, "lookup", place)
         assert (found["fate"], found["targets"]) == ("pending", [out])
         assert desk.run(router, "lookup", gone).stdout.startswith(f"{gone}: released; due 20")
-        assert "offsets begin" not in desk.run(router, "lookup", f"{delay}/0/99").stdout
+        assert "offsets begin" not in desk.run(router, "lookup", f"{delay}/0/99", code=1).stdout
         assert "has 2 partitions" in desk.run(router, "lookup", f"{delay}/2/0", code=2).stderr
         assert "not a configured delay topic" in desk.run(router, "pending", "nope", code=2).stderr
         assert router.stop() == 0

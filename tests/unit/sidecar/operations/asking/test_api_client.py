@@ -118,6 +118,9 @@ def test_questions_are_asked_with_the_token_and_answered_as_from_kafka(fake: Fak
         "d/0/7: rejected EXPIRED; id a-1; late",
         "its message: delay-router rejected list d --code EXPIRED",
     ]
+    unknown = LookupAnswer(topic="d", partition=0, offset=7, fate=Fate.UNKNOWN, why="it is gone")
+    fake.answers["GET /api/v1/topics/d/partitions/0/records/7"] = (200, unknown.model_dump(mode="json"))
+    assert run(fake, token_file, "lookup", "d/0/7", code=1).stdout == "d/0/7: unknown; it is gone\n"
     assert {each["authorization"] for each in fake.headers} == {"Bearer canary-token"}
 
 
