@@ -6,9 +6,11 @@ A command is loaded when it is called, and the modules for its work when it does
 their help and completions come at once, and no command waits for modules that only another one needs.
 """
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -105,6 +107,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "Records": ("send", "schedules", "cancel", "move", "lookup", "rejected"),
     "Watch and steer": ("status", "pending", "policy", "pause", "resume", "drain", "undrain"),
     "Damage": ("verify", "start-over", "end-transaction"),
+    "Bulk work": ("spark",),
 }
 """The order of the commands in ``--help``: an operator who is in a hurry looks for a purpose, not for a letter."""
 
@@ -178,6 +181,20 @@ def dev_command(port: int) -> None:
     from sidecar.dev import demo  # noqa: PLC0415
 
     sys.exit(demo.stay(port, Console()))
+
+
+@cli.command(
+    "spark",
+    short_help="Run a bulk job: index, rebuild, schedule, export, audit.",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True},
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def spark_command(arguments: tuple[str, ...]) -> None:
+    """Run a bulk job on Spark, as python -m spark_backfill does where this program is installed."""
+    if find_spec("pyspark") is None:
+        raise ConfigError("Spark is not installed beside this program: install kafka-delay-router[spark]")
+    os.execv(sys.executable, [sys.executable, "-m", "spark_backfill", *arguments])  # noqa: S606 - no shell is wanted
 
 
 @cli.command("config", short_help="Print the effective configuration, secrets masked.")

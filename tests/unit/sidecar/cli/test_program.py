@@ -14,6 +14,7 @@ import structlog
 from click.testing import CliRunner, Result
 
 from sidecar import __version__, app
+from sidecar.cli import program
 from sidecar.cli.program import LATER, SECTIONS, Later, cli
 from sidecar.logs import events
 from sidecar.operations.asking.router_answers import topics_of
@@ -67,6 +68,17 @@ def test_no_summary_in_the_list_of_commands_is_cut() -> None:
 
 def test_every_command_is_in_one_section_of_the_help() -> None:
     assert sorted(name for names in SECTIONS.values() for name in names) == sorted(cli.commands)
+
+
+def test_jobs_are_started_by_the_same_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda _, call: started.append(call))
+    monkeypatch.setattr(program, "find_spec", lambda _: object())
+    assert run("spark", "index", "--topic", "d", "--help").exit_code == 0
+    assert started == [[sys.executable, "-m", "spark_backfill", "index", "--topic", "d", "--help"]]
+    monkeypatch.setattr(program, "find_spec", lambda _: None)
+    done = run("spark", "audit")
+    assert (done.exit_code, "install kafka-delay-router[spark]" in done.stderr) == (2, True)
 
 
 def loaded_by(arguments: list[str], environ: dict[str, str]) -> set[str]:
