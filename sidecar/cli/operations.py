@@ -1,4 +1,4 @@
-"""The commands of operators: ``pending``, ``lookup``, ``pause``, ``resume``, ``drain``, ``undrain``."""
+"""The commands of operators: ``pending``, ``lookup``, ``find``, ``pause``, ``resume``, ``drain``, ``undrain``."""
 
 import math
 import sys
@@ -82,6 +82,32 @@ def lookup_command(place: tuple[str, int, int], *, as_json: bool, chosen: SideOp
         if answer.code and answer.fate is Fate.REJECTED:
             click.echo(f"its message: delay-router rejected list {answer.topic} --code {answer.code}")
     sys.exit(FAILED if answer.fate is Fate.UNKNOWN else DONE)
+
+
+@click.command("find", epilog=examples("find orders.delay order-42"))
+@topic_argument()
+@click.argument("deliver_id", metavar="ID")
+@json_option
+@side_options
+def find_command(topic: str, deliver_id: str, *, as_json: bool, chosen: SideOptions) -> None:
+    """Show everything that became of a deliver-id in a delay TOPIC.
+
+    Pending schedules are found exactly. Of receipts, rejected records and targets the newest records are looked
+    through, and the command says where that was not all. Ends with 1 when nothing is found.
+    """
+    with chosen as operations:
+        answer = operations.find(topic, deliver_id.encode())
+    if as_json:
+        print_json(answer.model_dump(mode="json"))
+    elif answer.traces:
+        rows = [(each.fate.value, each.place, shown_time(each.at_ms), each.why) for each in answer.traces]
+        print_table(("fate", "at", "when", ""), rows, folding=("at", ""))
+    else:
+        click.echo(f"{topic}: nothing of {deliver_id} is pending, in receipts, rejected or in targets")
+    if not as_json:
+        for line in answer.unread:
+            print_sentence(f"note: {line}")
+    sys.exit(DONE if answer.traces else FAILED)
 
 
 def _shown(answer: LookupAnswer) -> str:

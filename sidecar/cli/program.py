@@ -90,6 +90,7 @@ LATER: Final = (
     Later("pending", "operations:pending_command", "Count pending records by time to go and by target."),
     Later("schedules", "schedules:schedules_command", "List the pending schedules."),
     Later("lookup", "operations:lookup_command", "Show the fate of one record."),
+    Later("find", "operations:find_command", "Show everything that became of an id."),
     Later("cancel", "schedules:cancel_command", "Cancel the pending schedules of an id."),
     Later("move", "schedules:move_command", "Give the schedule of an id another due time."),
     Later("pause", "operations:pause_command", "Stop releasing from a delay topic or to a target."),
@@ -104,7 +105,7 @@ LATER: Final = (
 SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "Try it": ("dev", "demo"),
     "Set up and run": ("init", "check", "run", "config", "completion"),
-    "Records": ("send", "schedules", "cancel", "move", "lookup", "rejected"),
+    "Records": ("send", "schedules", "find", "lookup", "cancel", "move", "rejected"),
     "Watch and steer": ("status", "pending", "policy", "pause", "resume", "drain", "undrain"),
     "Damage": ("verify", "start-over", "end-transaction"),
     "Bulk work": ("spark",),

@@ -29,6 +29,7 @@ _NEEDS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "pending": {"status": _READ, "name": _LOOK},
     "schedules": {"name": _READ, "state": _READ, "snapshots": _READ},
     "lookup": {"name": _READ, "state": _READ},
+    "find": {"name": _READ, "state": _READ, "snapshots": _READ},
     "cancel": {"name": _WRITE, "receipts": _READ},
     "move": {"name": _WRITE, "receipts": _READ},
     "pause": {"policies": _CHANGE},

@@ -34,7 +34,7 @@ from sidecar.operations.rejected.counting import Counted, Counts
 from sidecar.operations.rejected.listing import Position
 from sidecar.operations.rejected.redriving import Progress, Redrive
 from sidecar.operations.rejected.selection import RejectedSelection
-from sidecar.operations.status.answers import LookupAnswer, PendingAnswer, SchedulesAnswer, StatusAnswer
+from sidecar.operations.status.answers import IdAnswer, LookupAnswer, PendingAnswer, SchedulesAnswer, StatusAnswer
 from sidecar.operations.status.inquiries import GroupInquiries, Statuses
 from sidecar.operations.status.report_reader import Reports, ReportsOnDemand
 from sidecar.policies.origin import NOBODY, ChangeOrigin
@@ -142,6 +142,10 @@ class Operations:
     def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
         """Return the fate of one record."""
         return self._group.lookup(topic, partition, offset)
+
+    def find(self, topic: str, deliver_id: bytes) -> IdAnswer:
+        """Return everything that was found of an id: pending, in receipts, rejected, and in targets."""
+        return self._group.find(topic, deliver_id)
 
     def schedules(self, wanted: ScheduleFilter, begin: str, most: int) -> SchedulesAnswer:
         """Return a page of pending schedules, from the end of the page before or from the first schedule."""

@@ -170,6 +170,28 @@ def test_pause_resume_drain_and_undrain(desk: Desk) -> None:
     assert late.startswith(f"error: {delay}: not drained within 0 s: partitions ")
 
 
+def test_what_became_of_an_id(desk: Desk) -> None:
+    stage, named = desk.stage, ("deliver-id", b"order-7")
+    out = stage.target()
+    delay = stage.delay(partitions=2, default_target=out)
+    with desk.router() as router:
+        router.start_and_wait()
+        stage.send(delay, ("deliver-after", b"100"), named, partition=1)
+        stage.wait_records(out, 1)
+        stage.send(delay, ("deliver-at", b"soon"), named)
+        stage.wait_records(f"{delay}.rejected", 1)
+        stage.send(delay, ("deliver-after", b"PT1H"), named)
+        desk.run(router, "cancel", delay, "order-7")
+        place = stage.send(delay, ("deliver-after", b"PT1H"), named, partition=1)
+        found = desk.json(router, "find", delay, "order-7")
+        assert (found["traces"][0]["fate"], found["traces"][0]["place"]) == ("pending", place)
+        # The other partition has answered that nothing was pending there.
+        fates = sorted(each["fate"] for each in found["traces"])
+        assert (fates, found["unread"]) == (["answered", "cancelled", "pending", "rejected", "released"], [])
+        assert "nothing of order-8 is pending" in desk.run(router, "find", delay, "order-8", code=1).stdout
+        assert router.stop() == 0
+
+
 @pytest.mark.parametrize("arguments", [["pause"], ["resume", "a", "--target", "b"], ["lookup", "no-place"]])
 def test_wrong_usage(desk: Desk, arguments: list[str]) -> None:
     desk.stage.delay(default_target=desk.stage.target())

@@ -31,6 +31,8 @@ from sidecar.operations.rejected.selection import RejectedSelection
 from sidecar.operations.status.answers import (
     DueRange,
     Fate,
+    IdAnswer,
+    IdTrace,
     LookupAnswer,
     PartitionAnswer,
     PendingAnswer,
@@ -174,6 +176,11 @@ class FakeOperations(Operations):
             raise ConfigError(f"{topic} has no partition {partition}")
         fate = Fate.PENDING if offset < 10 else Fate.UNKNOWN
         return LookupAnswer(topic=topic, partition=partition, offset=offset, fate=fate)
+
+    def find(self, topic: str, deliver_id: bytes) -> IdAnswer:
+        self.before()
+        trace = IdTrace(fate=Fate.RELEASED, place="out/0/7", at_ms=1_000, why=f"{topic}/0/3")
+        return IdAnswer(topic=topic, id=deliver_id.decode(), traces=(trace,))
 
     def schedules(self, wanted: ScheduleFilter, begin: str, most: int) -> SchedulesAnswer:
         """Return at most ``most`` of SCHEDULES schedules, due one after the other, from the end of the page before."""

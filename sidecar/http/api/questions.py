@@ -5,8 +5,8 @@ from starlette.responses import Response
 
 from sidecar.http.api import bodies
 from sidecar.http.api.backend import Backend
-from sidecar.http.api.shapes import BrokersAnswer, CallerAnswer, Offset, Partition, TopicName
-from sidecar.operations.status.answers import LookupAnswer, PendingAnswer, StatusAnswer, TopicAnswer
+from sidecar.http.api.shapes import BrokersAnswer, CallerAnswer, Id, Offset, Partition, TopicName
+from sidecar.operations.status.answers import IdAnswer, LookupAnswer, PendingAnswer, StatusAnswer, TopicAnswer
 
 
 def routes(backend: Backend) -> APIRouter:
@@ -49,5 +49,12 @@ def routes(backend: Backend) -> APIRouter:
         """Show the fate of one record of a delay topic: pending, released, rejected or unknown."""
         backend.require_topic(topic)
         return bodies.whole(await backend.ask(operations.lookup, topic, partition, offset))
+
+    # An id may hold a slash.
+    @router.get("/topics/{topic}/ids/{id:path}", response_model=IdAnswer)
+    async def find_id(topic: TopicName, id: Id) -> Response:  # noqa: A002 - the name in the path
+        """Show what became of an id: pending, cancelled, replaced, moved, rejected, released; the newest first."""
+        backend.require_topic(topic)
+        return bodies.whole(await backend.ask(operations.find, topic, id.encode()))
 
     return router

@@ -19,6 +19,7 @@ from sidecar.operations.asking.http_client import exchange, parts_of
 from sidecar.operations.controls.orders import WAIT_S, Cancelled, ControlOrder, NewRecord, ReceiptAnswer, Written
 from sidecar.operations.status.answers import (
     Answer,
+    IdAnswer,
     LookupAnswer,
     PendingAnswer,
     SchedulesAnswer,
@@ -100,6 +101,10 @@ class ApiClient:
     def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
         """Answer ``Operations.lookup``."""
         return self._ask(LookupAnswer, f"/topics/{_quoted(topic)}/partitions/{partition}/records/{offset}")
+
+    def find(self, topic: str, deliver_id: bytes) -> IdAnswer:
+        """Answer ``Operations.find``."""
+        return self._ask(IdAnswer, f"/topics/{_quoted(topic)}/ids/{quote(deliver_id.decode())}")
 
     def schedules(self, wanted: "ScheduleFilter", begin: str, most: int) -> SchedulesAnswer:
         """Answer ``Operations.schedules``."""

@@ -131,6 +131,26 @@ class LookupAnswer(Answer):
     )
 
 
+class IdTrace(Answer):
+    """A record that names an id: a pending schedule, a receipt, a rejected record, or a copy in a target."""
+
+    fate: Fate
+    place: str = Field(description="topic/partition/offset of the record")
+    at_ms: int = Field(description="Due time of a pending schedule; of other records their timestamp")
+    why: str = Field(
+        "", description="The record of the delay topic, the outcome of a control, or the code of a rejection"
+    )
+
+
+class IdAnswer(Answer):
+    """Everything that was found of an id; ``unread`` says where the search was not complete."""
+
+    topic: str
+    id: str
+    traces: tuple[IdTrace, ...]
+    unread: tuple[str, ...] = ()
+
+
 class ScheduleAnswer(Answer):
     """One pending schedule; nothing of its value and headers but the id."""
 

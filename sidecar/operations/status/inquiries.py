@@ -37,6 +37,7 @@ from sidecar.operations.finding.wanted import ScheduleFilter, SchedulePage
 from sidecar.operations.status.answers import (
     UNSERVED,
     DueRange,
+    IdAnswer,
     LookupAnswer,
     PartitionAnswer,
     PendingAnswer,
@@ -45,6 +46,7 @@ from sidecar.operations.status.answers import (
     StatusAnswer,
     TopicAnswer,
 )
+from sidecar.operations.status.id_search import IdSearch
 from sidecar.operations.status.lookup import Lookup
 from sidecar.operations.status.report_reader import Reports
 from sidecar.operations.status.reports import Reported, best, targets_of
@@ -87,6 +89,7 @@ class GroupInquiries:
         self._kernel = kernel
         self._lookup = Lookup(config, admin, clock.now_ms)
         self._finder = Finder(config, admin)
+        self._ids = IdSearch(config, admin, self._finder)
         self._lock = threading.Lock()
         self._counts: dict[str, tuple[float, int]] = {}
         self._reports = reports if config.router.status_topic else None
@@ -140,6 +143,11 @@ class GroupInquiries:
         if offset < 0:
             raise ConfigError(f"{topic}/{partition}/{offset}: offsets begin at 0")
         return self._lookup.of(configured, partition, offset)
+
+    def find(self, topic: str, deliver_id: bytes) -> IdAnswer:
+        """Return everything that was found of an id."""
+        configured = self._config.require_delay_topic(topic)
+        return self._ids.of(configured, self._partition_counts([topic])[topic], deliver_id)
 
     def schedules(self, wanted: ScheduleFilter, begin: str, most: int) -> SchedulesAnswer:
         """Return a page of pending schedules, from the end of the page before."""

@@ -1,16 +1,17 @@
-"""Searches a topic for records about one record, from a given time on, within a limit of records and of time."""
+"""Searches a topic for records about one record, from a given time on or from the end back, within limits."""
 
 import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from index.errors import DelayRouterError
 from sidecar.config.model import Config
+from sidecar.engine.ports import Place
 from sidecar.kafka.client import clients
-from sidecar.kafka.client.admin import uncommitted_end
+from sidecar.kafka.client.admin import LogOffset, offsets, uncommitted_end
 from sidecar.kafka.reading.scan import PartitionScan, ScanError, Why
 
 MOST_RECORDS: Final = 50_000
@@ -83,3 +84,45 @@ def _search(
         if error.why is not Why.OUT_OF_TIME:
             raise
     raise NotFinished(f"{seen} records of {topic} were looked through, and there are more")
+
+
+def look_back(
+    config: Config, admin: AdminClient, topic: str, look: Callable[[Message], T | None], until_s: float
+) -> tuple[list[T], str]:
+    """Return all values other than None that ``look`` returns for the newest records of a topic.
+
+    The text beside them says how far the search has come; it is empty where that is the whole topic. Raise
+    KafkaException when the topic cannot be read.
+    """
+    consumer = clients.bulk_reader(config)
+    try:
+        spans, is_whole = _newest(consumer, admin, topic)
+        found: list[T] = []
+        scan = PartitionScan(consumer, spans)
+        try:
+            found += (told for message in scan.records(until_s) if (told := look(message)) is not None)
+        except ScanError as error:
+            if error.why is not Why.OUT_OF_TIME:
+                raise
+            return found, f"{topic} was not read to its end: the time of one answer is over"
+        return found, "" if is_whole else f"of {topic} only the newest {MOST_RECORDS:,} records were looked through"
+    finally:
+        consumer.close()
+
+
+def _newest(consumer: Consumer, admin: AdminClient, topic: str) -> tuple[dict[Place, range], bool]:
+    """Return the newest offsets of each partition, and whether those are all that the topic has."""
+    described = consumer.list_topics(topic, REQUEST_TIMEOUT_S).topics[topic]
+    if described.error is not None:
+        raise KafkaException(described.error)
+    places = [(topic, number) for number in described.partitions]
+    begins = offsets(admin, dict.fromkeys(places, OffsetSpec.earliest()), IsolationLevel.READ_COMMITTED)
+    ends = offsets(admin, dict.fromkeys(places, OffsetSpec.latest()), IsolationLevel.READ_COMMITTED)
+    share, spans, is_whole = MOST_RECORDS // max(1, len(places)) or 1, dict[Place, range](), True
+    for place in places:
+        begin, end = begins[place], ends[place]
+        if not (isinstance(begin, LogOffset) and isinstance(end, LogOffset)):
+            raise KafkaException(begin if isinstance(end, LogOffset) else end)
+        spans[place] = range(max(begin.offset, end.offset - share), end.offset)
+        is_whole = is_whole and spans[place].start == begin.offset
+    return spans, is_whole

@@ -16,7 +16,14 @@ from sidecar.operations.controls.ordering import UnknownPartitionError
 from sidecar.operations.controls.orders import ControlOrder
 from sidecar.operations.controls.receipts import ChangedError, NoReceiptError, NothingPendingError
 from sidecar.operations.finding.wanted import ScheduleFilter
-from sidecar.operations.status.answers import LookupAnswer, PendingAnswer, SchedulesAnswer, StatusAnswer, TopicAnswer
+from sidecar.operations.status.answers import (
+    IdAnswer,
+    LookupAnswer,
+    PendingAnswer,
+    SchedulesAnswer,
+    StatusAnswer,
+    TopicAnswer,
+)
 from sidecar.policies.policy import DEFAULT, Scope, ScopeKind, keys_in, policy_of, target_scope, topic_scope
 from tests.support.admin_api import OPERATE, PRODUCE, READ, SEES, Api
 
@@ -61,6 +68,8 @@ def test_pending_and_records(api: Api) -> None:
     assert PendingAnswer.model_validate(get(api, "/topics/d/pending")) == api.operations.pending("d")
     found = LookupAnswer.model_validate(get(api, "/topics/d/partitions/1/records/9"))
     assert found == api.operations.lookup("d", 1, 9)
+    assert IdAnswer.model_validate(get(api, "/topics/d/ids/order/7")) == api.operations.find("d", b"order/7")
+    assert "is not a delay topic" in get(api, "/topics/nothing/ids/order-7", 404)["detail"]
     furthest = get(api, f"/topics/d/partitions/0/records/{2**63 - 1}")
     assert furthest["offset"] == 2**63 - 1
 

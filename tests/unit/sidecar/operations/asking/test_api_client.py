@@ -19,6 +19,8 @@ from sidecar.operations.asking.api_client import ApiClient, read_token
 from sidecar.operations.status.answers import (
     DueRange,
     Fate,
+    IdAnswer,
+    IdTrace,
     LookupAnswer,
     PartitionAnswer,
     PendingAnswer,
@@ -367,3 +369,18 @@ def test_records_are_sent_over_http(fake: Fake, token_file: Path, tmp_path: Path
     assert len(fake.asked) == 2
     fake.answers = {path: (422, {"detail": "MAX_DELAY_EXCEEDED: too long; nothing was written"})}
     assert "MAX_DELAY_EXCEEDED" in run(fake, token_file, "send", "d", "--null", "--after", "99d", code=2).stderr
+
+
+def test_what_became_of_an_id_is_told_over_http(fake: Fake, token_file: Path) -> None:
+    trace = IdTrace(fate=Fate.RELEASED, place="out/0/7", at_ms=1_893_456_000_000, why="d/0/3")
+    found = IdAnswer(topic="d", id="order/7", traces=(trace,), unread=("of out only the newest were looked through",))
+    nothing = IdAnswer(topic="d", id="none", traces=())
+    fake.answers = {
+        "GET /api/v1/topics/d/ids/order/7": (200, found.model_dump(mode="json")),
+        "GET /api/v1/topics/d/ids/none": (200, nothing.model_dump(mode="json")),
+    }
+    *_, line, note = run(fake, token_file, "find", "d", "order/7").stdout.splitlines()
+    assert line.split() == ["released", "out/0/7", "2030-01-01", "00:00:00.000Z", "d/0/3"]
+    assert note == "note: of out only the newest were looked through"
+    assert json.loads(run(fake, token_file, "find", "d", "order/7", "--json").stdout) == found.model_dump(mode="json")
+    assert "nothing of none is pending" in run(fake, token_file, "find", "d", "none", code=1).stdout
