@@ -100,7 +100,6 @@ def _control_options(command: Command) -> Command:
         click.option("--partition", type=click.IntRange(min=0), help="Partition of the schedules; default: any."),
         click.option("--if-due", "if_due_ms", type=Instant(), help="Only schedules due exactly then: RFC 3339 or ms."),
         json_option,
-        side_options,
         click.argument("deliver_id", metavar="ID"),
         topic_argument(),
     ):
@@ -115,6 +114,7 @@ def _control_options(command: Command) -> Command:
     ),
 )
 @_control_options
+@side_options
 def cancel_command(
     topic: str,
     deliver_id: str,
@@ -143,6 +143,7 @@ def cancel_command(
 @_control_options
 @click.option("--at", "at_ms", type=Instant(), help="The new due time: RFC 3339 or ms.")
 @click.option("--after", help="Time from now to the new due time: 15m, PT15M or ms.")
+@side_options
 def move_command(
     topic: str,
     deliver_id: str,

@@ -197,7 +197,10 @@ class Config(Section):
     def require_delay_topics(self) -> None:
         """Raise ConfigError if no delay topic is configured, for commands that need at least one."""
         if not self.delay_topics:
-            raise ConfigError("delay_topics: no delay topic is configured; add a [[delay_topics]] table with a name")
+            raise ConfigError(
+                "delay_topics: no delay topic is configured; add a [[delay_topics]] table with a name, or set"
+                """ DELAY_ROUTER__DELAY_TOPICS='[{"name": "orders.delay"}]'"""
+            )
 
     def _kafka_problems(self) -> Iterator[tuple[KeyPath, str]]:
         if not self.kafka.get("bootstrap.servers") and not self.kafka.get("metadata.broker.list"):

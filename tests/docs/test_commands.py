@@ -80,8 +80,9 @@ def examples(command: click.Command, name: str = "") -> Iterator[Line]:
     command = command.load() if isinstance(command, Later) else command
     lines = [line for line in (command.epilog or "").splitlines() if "delay-router" in line]
     yield from ((name, words) for line in lines for words in commands(line))
-    for below, each in command.commands.items() if isinstance(command, click.Group) else ():
-        yield from examples(each, f"{name} {below}".strip())
+    if isinstance(command, click.Group):
+        for below, each in command.commands.items():
+            yield from examples(each, f"{name} {below}".strip())
 
 
 def test_the_program_takes_the_examples_in_its_help() -> None:

@@ -25,9 +25,10 @@ from sidecar.dev.demo.orders import Header, Topics
 from sidecar.dev.demo.router import RouterProcess, RouterProcessError, config_text, free_port, init
 from sidecar.dev.local_kafka.reaper import Reaper
 
-HTTP_PORT: Final = 8080
-PAGE_PORT: Final = 8081
-"""Default ports of the router; a port in use is replaced by a free one."""
+HTTP_PORT: Final = 9080
+PAGE_PORT: Final = 9081
+"""Ports of the router, not those of a router with the default configuration: that one may run beside. A port in use is
+replaced by a free one."""
 
 MAX_DELAY: Final = "7d"
 SHOWN_CHARACTERS: Final = 60

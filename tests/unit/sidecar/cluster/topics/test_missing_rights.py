@@ -47,7 +47,7 @@ def test_the_principal_is_known_where_a_name_is_sent() -> None:
 
 
 def test_every_missing_right_has_a_line_with_the_command_that_grants_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = {"a": Denied("a"), "b": facts("b", AclOperation.READ, AclOperation.DESCRIBE)}
+    answers: dict[str, Described] = {"a": Denied("a"), "b": facts("b", AclOperation.READ, AclOperation.DESCRIBE)}
     needs = {"a": ("Read", "Write"), "b": ("Read", "Write")}
     grant = "kafka-acls.sh --bootstrap-server b:9092 --add --allow-principal User:alice"
     both = f"{grant} --operation Read --operation Write --topic a"
@@ -58,7 +58,8 @@ def test_every_missing_right_has_a_line_with_the_command_that_grants_it(monkeypa
 
 
 def test_no_right_is_missing_without_an_authorizer_or_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = {"a": None, "b": facts("b"), "c": facts("c", AclOperation.ALL), "d": facts("d", AclOperation.READ)}
+    answers: dict[str, Described] = {"a": None, "b": facts("b")}
+    answers |= {"c": facts("c", AclOperation.ALL), "d": facts("d", AclOperation.READ)}
     assert refusal(monkeypatch, answers, dict.fromkeys("abc", ("Write",)) | {"d": ("Read",)}) == ""
 
 
