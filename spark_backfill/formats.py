@@ -24,6 +24,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from index.errors import ConfigError
+from spark_backfill import session
 from spark_backfill.cli_common import Command
 from spark_backfill.errors import JobError
 from spark_backfill.source import key_values
@@ -39,6 +40,10 @@ _PACKAGES: Final[Mapping[str, str]] = {
 _KNOWN: Final = (*sorted(OF_FILES), "delta", "iceberg", "jdbc", "table")
 _REDACTED: Final = "spark.sql.redaction.options.regex"
 _MASK: Final = "***"
+_OF_CLUSTERS: Final = ("PYSPARK_GATEWAY_PORT", "HADOOP_CONF_DIR", "HADOOP_HOME", "YARN_CONF_DIR")
+_NO_PLAIN_PATH: Final = re.compile(r"^\w+:|[*?\[{]")
+"""Matches a path with a scheme or a pattern."""
+
 _NOT_FOUND: Final = re.compile(r"DATA_SOURCE_NOT_FOUND|Failed to find (?:the )?data source")
 _NO_CLASS: Final = re.compile(r"(?:ClassNotFoundException|NoClassDefFoundError): (?:Class )?([\w.$/]+)")
 _NO_SCHEME: Final = re.compile(r'No FileSystem for scheme "?(\w+)"?')
@@ -169,6 +174,23 @@ def sentence(said: str) -> str:
         return str(causes[-1])
     lines = [line.strip() for line in said.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     return lines[0] if lines else "Spark does not say why"
+
+
+def require_here(source: str | None, kind: str, conf: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Raise ConfigError for a path of this machine that has nothing, since Spark takes half a minute to begin.
+
+    Says nothing of a path that may be meant for another machine or another file system: ``require_there`` asks Spark.
+    """
+    settings = {**session.spark_defaults(environ), **session.submit_arguments(environ), **session.parse_conf(conf)}
+    is_elsewhere = (
+        any(variable in environ for variable in _OF_CLUSTERS)
+        or not settings.get("spark.master", "local").startswith("local")
+        or any(key.startswith("spark.hadoop.fs.") for key in settings)
+    )
+    if source is None or kind not in OF_FILES or is_elsewhere or _NO_PLAIN_PATH.search(source):
+        return
+    if not Path(source).exists():
+        raise ConfigError(f"{source}: there is no such file or directory ({Path(source).absolute()})")
 
 
 def require_there(spark: SparkSession, source: str) -> None:

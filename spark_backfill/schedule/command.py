@@ -1,6 +1,7 @@
 """``schedule`` on the command line."""
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import click
 from index.errors import ConfigError
 from spark_backfill import session
 from spark_backfill.cli_common import FAILED, conf_option, config_option, say
-from spark_backfill.formats import FormatOptions, format_options, in_a_sentence
+from spark_backfill.formats import FormatOptions, format_options, in_a_sentence, require_here
 from spark_backfill.schedule.columns import OPTIONAL, checked, parse_mapping
 from spark_backfill.settings import DelayTopic, Settings, load
 
@@ -91,6 +92,7 @@ def schedule_command(
         batch=batch,
         dry_run=dry_run,
     )
+    require_here(source, kind, conf, os.environ)
     spark = session.start(f"delay-schedule {job}", conf, say)
     frame = table(spark, source, kind, options)
     wanted = checked(types(frame), mapping, without, id_column)

@@ -8,7 +8,26 @@ from pyspark.errors import PySparkException
 
 from index.errors import ConfigError
 from spark_backfill.errors import JobError
-from spark_backfill.formats import FormatOptions, in_a_sentence, options_of, remedy, sentence
+from spark_backfill.formats import FormatOptions, in_a_sentence, options_of, remedy, require_here, sentence
+
+
+def test_a_missing_file_of_this_machine_is_told_before_spark_begins(tmp_path: Path) -> None:
+    there, missing = tmp_path / "there.csv", str(tmp_path / "missing.csv")
+    there.touch()
+    with pytest.raises(ConfigError, match="there is no such file or directory"):
+        require_here(missing, "csv", ["spark.master=local[2]"], {})
+    require_here(str(there), "csv", [], {})
+    # Spark itself has to look for these.
+    for source, kind in (
+        (f"{tmp_path}/*.csv", "csv"),
+        (f"file:{missing}", "csv"),
+        ("a_table", "table"),
+        (None, "jdbc"),
+    ):
+        require_here(source, kind, [], {})
+    for conf in ("spark.master=k8s://x", "spark.hadoop.fs.defaultFS=hdfs://x"):
+        require_here(missing, "csv", [conf], {})
+    require_here(missing, "csv", [], {"HADOOP_CONF_DIR": "/etc/hadoop"})
 
 
 def test_secrets_come_from_files_and_the_environment(tmp_path: Path) -> None:
