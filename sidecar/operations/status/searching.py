@@ -18,6 +18,8 @@ MOST_RECORDS: Final = 50_000
 SEARCH_S: Final = 5.0
 REQUEST_TIMEOUT_S: Final = 10.0
 
+_OF_ONE_PARTITION: Final = frozenset({Why.REMOVED, Why.UNREADABLE})
+
 T = TypeVar("T")
 
 
@@ -98,14 +100,20 @@ def look_back(
     try:
         spans, is_whole = _newest(consumer, admin, topic)
         found: list[T] = []
+        unread = "" if is_whole else f"of {topic} only the newest {MOST_RECORDS:,} records were looked through"
         scan = PartitionScan(consumer, spans)
-        try:
-            found += (told for message in scan.records(until_s) if (told := look(message)) is not None)
-        except ScanError as error:
-            if error.why is not Why.OUT_OF_TIME:
-                raise
-            return found, f"{topic} was not read to its end: the time of one answer is over"
-        return found, "" if is_whole else f"of {topic} only the newest {MOST_RECORDS:,} records were looked through"
+        while scan.left:
+            try:
+                # It keeps the values in front of an error.
+                found.extend(told for message in scan.records(until_s) if (told := look(message)) is not None)
+            except ScanError as error:
+                if error.why is Why.OUT_OF_TIME:
+                    return found, f"{topic} was not read to its end: the time of one answer is over"
+                if error.why not in _OF_ONE_PARTITION:
+                    raise
+                unread = f"{topic}/{error.place[1]} was not read to its end: {error.why.value}"
+                scan.leave(error.place)
+        return found, unread
     finally:
         consumer.close()
 
