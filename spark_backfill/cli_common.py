@@ -1,5 +1,6 @@
 """Shared parts of the commands: options, lines for people on stderr, and exit codes."""
 
+import re
 import time
 from collections.abc import Callable
 from functools import wraps
@@ -17,6 +18,9 @@ from spark_backfill.settings import ENV_FILE
 FAILED: Final = 1
 WRONG_USAGE: Final = 2
 
+_MISSING_RIGHT: Final = re.compile(r"AUTHORIZATION_FAILED|AuthorizationException")
+"""Matches names of errors of librdkafka, and of the Java client within Spark."""
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -32,10 +36,18 @@ class JobCommands(click.Group):
         except DelayRouterError as error:
             fail(str(error), FAILED)
         except KafkaException as exception:
-            fail(f"Kafka: {exception.args[0].str()}", FAILED)
+            failure = exception.args[0]
+            fail(f"Kafka: {failure.str()}{_about_rights(failure.name(), ctx)}", FAILED)
         # PySpark passes on errors that it does not know as they came over its bridge to the JVM.
         except (PySparkException, Py4JJavaError) as error:
-            fail(f"Spark: {first_lines(str(error))}", FAILED)
+            fail(f"Spark: {first_lines(str(error))}{_about_rights(str(error), ctx)}", FAILED)
+
+
+def _about_rights(said: str, ctx: click.Context) -> str:
+    """Return the end of a message about missing rights; empty for other messages, which ``said`` tells."""
+    if _MISSING_RIGHT.search(said) is None:
+        return ""
+    return f"; the rights that the job needs: delay-router check --acls --job {ctx.invoked_subcommand}"
 
 
 def config_option(command: Command) -> Command:

@@ -25,6 +25,7 @@ from index.errors import ConfigError, DelayRouterError
 from index.named.series_in_log import SeriesInLog
 from index.pending.progress import start_of
 from index.rules.rule_history import RuleHistory
+from sidecar.cluster.topics import reach
 from sidecar.cluster.topics.series import kept_key, series_of
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
@@ -73,6 +74,7 @@ class StartOver:
 def plan(config: Config, admin: AdminClient, place: str) -> StartOver:
     """Examine ``TOPIC/PARTITION`` and change nothing; raise ConfigError when the partition is not one of ours."""
     topic, partition = _parse(config, place)
+    reach.require_rights(config, admin, dict.fromkeys((topic.name, topic.state, topic.snapshots), ("Read",)))
     answers = topic_facts(admin, [topic.name, topic.state])
     for role, name in (("delay topic", topic.name), ("state topic", topic.state)):
         facts = answers[name]
@@ -87,6 +89,7 @@ def plan(config: Config, admin: AdminClient, place: str) -> StartOver:
 
 def start_over(config: Config, admin: AdminClient, planned: StartOver) -> None:
     """Replace the state; raise DelayRouterError when a running router keeps taking the partition back."""
+    reach.require_rights(config, admin, {planned.topic.state: ("Write",)})
     for _ in range(ATTEMPTS):
         try:
             _replace_state(config, admin, planned)

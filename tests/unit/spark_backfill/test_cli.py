@@ -7,12 +7,14 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from confluent_kafka import KafkaError, KafkaException
+from pyspark.errors import PySparkException
 
 from index.errors import ConfigError
 from spark_backfill import jars
 from spark_backfill.build.index_command import by_partition, job_name
 from spark_backfill.cli import JOBS, cli
-from spark_backfill.cli_common import FAILED, WRONG_USAGE, first_lines
+from spark_backfill.cli_common import FAILED, WRONG_USAGE, JobCommands, first_lines
 from spark_backfill.errors import JobError
 from spark_backfill.session import spark_defaults, submit_arguments
 from tests.support.paths import ROOT
@@ -135,3 +137,24 @@ def test_the_zip_for_executors_is_all_that_a_job_needs_of_this_project(tmp_path:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [f"{archive}/spark_backfill/jars.py", jars.connector_version()]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)), True),
+        (PySparkException("org.apache.kafka.common.errors.GroupAuthorizationException: no"), True),
+        (KafkaException(KafkaError(KafkaError._TRANSPORT)), False),
+    ],
+)
+def test_missing_rights_are_told_with_the_command_that_lists_them(error: Exception, *, told: bool) -> None:
+    @click.group(cls=JobCommands)
+    def group() -> None:
+        """Have one job."""
+
+    @group.command("index")
+    def index() -> None:
+        raise error
+
+    done = CliRunner().invoke(group, ["index"])
+    assert (done.exit_code, "delay-router check --acls --job index" in done.stderr) == (FAILED, told), done.output
