@@ -82,7 +82,7 @@ class Kernel:
         if why_not := not_compiled(environ):
             return cls(why_not)
         if not librdkafka.plugin():
-            return cls("this librdkafka takes no plugin; see 'Limits' in OPERATIONS")
+            return cls("this librdkafka takes no plugin; see 'Limits' in REFERENCE")
         return cls("")
 
 

@@ -24,7 +24,7 @@ def not_compiled(environ: Mapping[str, str]) -> str:
     try:
         from sidecar.kernel import _columns, _deciding, _fetching, _release, _rows, _runs, _segments  # noqa: PLC0415
     except ImportError as error:
-        return f"it is not compiled for this Python ({error}); see 'Limits' in OPERATIONS"
+        return f"it is not compiled for this Python ({error}); see 'Limits' in REFERENCE"
     for module in (_columns, _deciding, _fetching, _release, _rows, _runs, _segments):
         if module.REVISION != REVISION:
             return f"it was compiled from other sources (revision {module.REVISION}, not {REVISION})"

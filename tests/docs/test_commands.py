@@ -59,6 +59,7 @@ def test_commands_are_found_where_they_are() -> None:
     assert called == {
         "README.md",
         "OPERATIONS.md",
+        "RUNBOOK.md",
         "PRODUCERS.md",
         "JOBS.md",
         "helm/delay-router/README.md",

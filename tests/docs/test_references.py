@@ -26,7 +26,15 @@ SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
     "admin": AdminConfig,
     "delay_topics": DelayTopicConfig,
 }
-WITH_CONTENTS: Final = ("OPERATIONS.md", "API.md", "BENCHMARKS.md", "PRODUCERS.md", "RECIPES.md")
+WITH_CONTENTS: Final = (
+    "OPERATIONS.md",
+    "RUNBOOK.md",
+    "REFERENCE.md",
+    "API.md",
+    "BENCHMARKS.md",
+    "PRODUCERS.md",
+    "RECIPES.md",
+)
 README_LINES: Final = 120
 """A first-time visitor reads this much; the rest is a link away."""
 

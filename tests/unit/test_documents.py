@@ -18,6 +18,8 @@ CHART: Final = ROOT / "helm" / "delay-router"
 README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
 PRODUCERS: Final = (ROOT / "PRODUCERS.md").read_text(encoding="utf-8")
 OPERATIONS: Final = (ROOT / "OPERATIONS.md").read_text(encoding="utf-8")
+RUNBOOK: Final = (ROOT / "RUNBOOK.md").read_text(encoding="utf-8")
+REFERENCE: Final = (ROOT / "REFERENCE.md").read_text(encoding="utf-8")
 
 EXAMPLES: Final = {
     "enabled": True,
@@ -48,10 +50,35 @@ def test_every_alert_has_an_entry_in_the_runbook_and_each_entry_an_alert() -> No
     alerts = [rule["alert"] for group in shipped["groups"] for rule in group["rules"]]
     # The chart itself makes these alerts, one for each delay topic of its values.
     alerts += re.findall(r"^alert: (\w+)$", (CHART / "templates" / "prometheusrule.yaml").read_text(), re.MULTILINE)
-    entries = re.findall(r"^### (DelayRouter\w+)$", OPERATIONS, re.MULTILINE)
+    entries = re.findall(r"^### (DelayRouter\w+)$", RUNBOOK, re.MULTILINE)
     assert sorted(entries) == sorted(alerts)
-    named = set(re.findall(r"DelayRouter[A-Z]\w+", OPERATIONS + README))
+    named = set(re.findall(r"DelayRouter[A-Z]\w+", RUNBOOK + REFERENCE + OPERATIONS + README))
     assert named <= set(alerts), "an alert that does not exist"
+
+
+def test_alerts_stand_below_their_severity() -> None:
+    rules = [
+        rule
+        for group in yaml.safe_load((CHART / "files" / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
+        for rule in group["rules"]
+    ]
+    critical = {rule["alert"] for rule in rules if rule["labels"]["severity"] == "critical"}
+    for title, wanted in (
+        # The chart itself makes this one.
+        ("Alerts that wake somebody", critical | {"DelayRouterTopicNotServed"}),
+        ("Alerts that can wait for the morning", {rule["alert"] for rule in rules} - critical),
+    ):
+        section = RUNBOOK.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+        assert set(re.findall(r"^### (\w+)$", section, re.MULTILINE)) == wanted
+
+
+@pytest.mark.parametrize("entry", re.findall(r"^### .*?(?=^##|\Z)", RUNBOOK, re.MULTILINE | re.DOTALL))
+def test_an_entry_tells_meaning_check_and_fix(entry: str) -> None:
+    parts = re.findall(
+        r"^\*\*(Meaning|Check|Fix)\.\*\*(.*?)(?=^\*\*(?:Meaning|Check|Fix)|\Z)", entry, re.MULTILINE | re.DOTALL
+    )
+    assert [name for name, _ in parts] == ["Meaning", "Check", "Fix"]
+    assert "`" in dict(parts)["Check"], "the command, metric or line to look at"
 
 
 def test_going_back_tells_the_version_of_the_rules_and_warns_of_starting_over() -> None:
@@ -67,7 +94,7 @@ def test_going_back_tells_the_version_of_the_rules_and_warns_of_starting_over() 
 
 
 def test_every_key_of_a_policy_is_in_the_table_with_its_scopes() -> None:
-    rows = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ((?:all|topic|default|target|, )+) \|", OPERATIONS, re.MULTILINE))
+    rows = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ((?:all|topic|default|target|, )+) \|", REFERENCE, re.MULTILINE))
     assert rows.keys() == KEYS.keys() == EXAMPLES.keys()
     scopes = {"default": PolicyScope(ScopeKind.DEFAULT), "topic": topic_scope("t"), "target": target_scope("t")}
     for key, told in rows.items():

@@ -177,7 +177,7 @@ def open_since(topic: str, partition: int, doubt: Doubt, bootstrap: str) -> str:
         f"the transaction that is open on {topic}/{partition} from offset {doubt.from_offset} on began before the last"
         " change of leader, so the brokers may have forgotten it. Most end within their timeout. To find its owner:"
         f" kafka-transactions.sh --bootstrap-server {bootstrap} describe-producers --topic {topic}"
-        f" --partition {partition}; to end it: OPERATIONS, 'A transaction that nobody ends'"
+        f" --partition {partition}; to end it: RUNBOOK, 'A transaction that nobody ends'"
     )
 
 

@@ -56,7 +56,7 @@ class DoubtFinder:
             if time.monotonic() > until_s:
                 raise NotYetError(
                     f"an open transaction hides the end of {name}/{partition} from offset {settled} on, and nothing is"
-                    " released before it ends. A transaction that the brokers have forgotten stays open: OPERATIONS, 'A"
+                    " released before it ends. A transaction that the brokers have forgotten stays open: RUNBOOK, 'A"
                     f" transaction that nobody ends'; delay-router end-transaction {self._topic.name}/{partition}"
                     f" {name}/{partition} shows it"
                 )

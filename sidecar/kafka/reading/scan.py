@@ -173,7 +173,7 @@ def read_compacted(config: Config, name: str, partition: int, admin: AdminClient
     if settled != uncommitted_end(admin, name, partition):
         raise NotYetError(
             f"an open transaction hides the end of {name}/{partition}; should it last longer than transactions may:"
-            " OPERATIONS, 'A transaction that nobody ends'"
+            " RUNBOOK, 'A transaction that nobody ends'"
         )
     return _read(config, name, partition, start, settled)
 
@@ -201,7 +201,7 @@ def each_of_part(consumer: Consumer, name: str, partition: int, start: int, end:
         if error.why is not Why.UNREADABLE:
             raise
         raise RefusedError(
-            f"{changed_on_disk(f'{name}/{partition}', error_of(error).str())}, or restore {name}; see OPERATIONS,"
+            f"{changed_on_disk(f'{name}/{partition}', error_of(error).str())}, or restore {name}; see RUNBOOK,"
             " DelayRouterPartitionRefused, 'state damaged'"
         ) from error
     finally:

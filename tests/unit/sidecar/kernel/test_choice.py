@@ -70,7 +70,7 @@ def test_one_that_was_compiled_from_other_sources_is_not_used(module: str, compi
 def test_without_its_plugin_python_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(librdkafka, "plugin", lambda: "")
     without = Kernel.chosen({})
-    assert without.why_not == "this librdkafka takes no plugin; see 'Limits' in OPERATIONS"
+    assert without.why_not == "this librdkafka takes no plugin; see 'Limits' in REFERENCE"
     assert without.writer(Producer({}), StrippedNames([]), b"d/0/") is None
     assert without.codec is PYTHON_CODEC
 
