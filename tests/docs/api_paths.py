@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from sidecar.http.api.application import PREFIX, application, document
+from tests.docs.documents import table_of, with_table
 from tests.support.admin_api import Api
 from tests.support.paths import ROOT
 
 FILE: Final = ROOT / "API.md"
 
-_BEGIN: Final = "<!-- paths: begin -->\n"
-_END: Final = "<!-- paths: end -->\n"
 _ORDER: Final = ("get", "post", "put", "patch", "delete")
 
 
@@ -27,21 +26,23 @@ def served() -> dict[str, Any]:
 
 def table(described: Mapping[str, Any]) -> str:
     """Return the table: a line for each request, with its role, meaning and parameters."""
-    lines = ["| request | role | what it does | may be given |", "|---|---|---|---|"]
-    for path, methods in described["paths"].items():
-        for method in sorted(methods, key=_ORDER.index):
-            operation = methods[method]
-            lines.append(
-                f"| `{method.upper()} {path.removeprefix(PREFIX)}` | {operation['x-role']} | {_meaning(operation)} | "
-                f"{', '.join(_given(path, operation, described))} |"
-            )
-    return "\n".join(lines) + "\n"
+    rows = [
+        (
+            f"`{method.upper()} {path.removeprefix(PREFIX)}`",
+            methods[method]["x-role"],
+            _meaning(methods[method]),
+            ", ".join(_given(path, methods[method], described)),
+        )
+        for path, methods in described["paths"].items()
+        for method in sorted(methods, key=_ORDER.index)
+    ]
+    return table_of(("request", "role", "what it does", "may be given"), rows)
 
 
 def _meaning(operation: Mapping[str, Any]) -> str:
     """Return the first paragraph of the description."""
     first = str(operation["description"]).split("\n\n")[0]
-    return " ".join(first.split()).replace("|", "\\|")
+    return " ".join(first.split())
 
 
 def _given(path: str, operation: Mapping[str, Any], described: Mapping[str, Any]) -> Iterator[str]:
@@ -60,9 +61,7 @@ def _given(path: str, operation: Mapping[str, Any], described: Mapping[str, Any]
 
 def updated(text: str) -> str:
     """Return the document with this table in place of its own."""
-    before, _, rest = text.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
-    return f"{before}{_BEGIN}\n{table(served())}\n{_END}{after}"
+    return with_table(text, "paths", table(served()))
 
 
 if __name__ == "__main__":

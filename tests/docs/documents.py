@@ -1,7 +1,7 @@
 """Splits the documents into pieces: blocks of code, code within a line, links and headings, each with its place."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -62,6 +62,21 @@ def headings(document: Path, levels: str = "123456") -> list[str]:
 def anchor(heading: str) -> str:
     """Return the anchor of a heading, as forges make it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def table_of(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table as Markdown."""
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in [head, *rows]]
+    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]]) + "\n"
+
+
+def with_table(text: str, name: str, table: str) -> str:
+    """Return a document with the table in place of the one between the marks of that name."""
+    begin, end = (f"<!-- {name}: {which} -->\n" for which in ("begin", "end"))
+    before, _, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    assert closed, f"the document has no marks {begin.strip()} and {end.strip()}"
+    return f"{before}{begin}\n{table}\n{end}{after}"
 
 
 @cache

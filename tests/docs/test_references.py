@@ -16,7 +16,7 @@ from sidecar.config.listeners import AdminConfig
 from sidecar.config.model import Config, HttpConfig, RouterConfig
 from sidecar.config.sources import ENV_PREFIX
 from sidecar.http.api.application import PREFIX
-from tests.docs import api_paths
+from tests.docs import api_paths, log_events, reference
 from tests.docs.documents import Piece, anchor, blocks, current, documents, headings, links, spans
 from tests.support.paths import ROOT
 
@@ -105,6 +105,31 @@ def test_the_table_of_paths_is_that_of_the_api() -> None:
     text = api_paths.FILE.read_text(encoding="utf-8")
     assert text == api_paths.updated(text), "run: python -m tests.docs.api_paths"
     assert "| `POST /topics/{topic}/pause` | operate | " in text
+
+
+def test_the_tables_of_the_reference_are_those_of_the_code() -> None:
+    text = reference.FILE.read_text(encoding="utf-8")
+    assert text == reference.updated(text), "run: python -m tests.docs.reference"
+    for row in (
+        "| `delay-router rejected redrive` | ",
+        "| `delay_router_records_released_total` | counter | `target`, `topic` | ",
+        "| `partition_refused` | error | ",
+        "| `deliver-id` | 256 bytes | ",
+    ):
+        assert row in text
+
+
+def test_each_event_of_the_log_has_a_meaning_and_each_trouble_an_entry_in_the_runbook() -> None:
+    written = reference.written_events(reference.FILE.read_text(encoding="utf-8"))
+    found = log_events.events()
+    assert written.keys() == found.keys()
+    for event, (meaning, remedy) in written.items():
+        assert meaning, f"{event}: say its meaning in REFERENCE.md"
+        is_trouble = not {"debug", "info"} >= {*found[event]} or not found[event]
+        assert remedy.count("](RUNBOOK.md#") == is_trouble, f"{event}: link the entry for it in RUNBOOK.md"
+    runbook = (ROOT / "RUNBOOK.md").read_text(encoding="utf-8")
+    named = {event for event, (_, remedy) in written.items() if remedy and "#delayrouter" not in remedy}
+    assert [event for event in named if f"`{event}`" not in runbook] == []
 
 
 def test_requests_that_are_printed_are_paths_of_the_api() -> None:

@@ -1,0 +1,65 @@
+"""Tests that numbers in sentences of the documents are those of the code."""
+
+import re
+from typing import Final
+
+import pytest
+
+from index.buckets.bucket_rules import MOST_SEGMENTS
+from index.protocol.readers import MAX_HOPS
+from index.rules.unreadable import MAX_HEADERS
+from sidecar.app import EXIT_WITHIN_S
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.model import RouterConfig
+from sidecar.config.units import format_duration
+from sidecar.engine.limits import LIMITS
+from sidecar.engine.ownership.tail import HELD_UP_RECORDS
+from sidecar.engine.release.gate import MAX_HELD_BYTES
+from sidecar.http.pace import ANYBODY
+from sidecar.http.server import HEADERS_WITHIN_S, PLACES
+from sidecar.kafka.reading.bad_batches import TRIES
+from sidecar.logs.lines import MAX_BYTES
+from sidecar.operations.asking.container_memory import MIB, PARTITION_BYTES, PROCESS_BYTES
+from sidecar.operations.finding.store import MOST_READ, READ_FOR_S
+from sidecar.operations.status.report_publisher import AT_LEAST_EVERY_S
+from sidecar.operations.status.reports import STALE_MS
+from sidecar.operations.status.searching import MOST_RECORDS, SEARCH_S
+from sidecar.process.topic_watch import EVERY_S as TOPICS_EVERY_S
+from sidecar.tracing.releases import EXAMINED_RECORDS
+from tests.support.paths import ROOT
+
+PAYLOAD_MIB: Final = RouterConfig.model_fields["payload_memory_bytes"].default // MIB
+SEAL_BEYOND_MS: Final = DelayTopicConfig.model_fields["seal_beyond_ms"].default
+HELD: Final = f"holds at most {LIMITS.held_records:,} records or {MAX_HELD_BYTES // MIB} MiB"
+
+SENTENCES: Final = [
+    ("OPERATIONS.md", HELD),
+    ("RUNBOOK.md", HELD),
+    ("OPERATIONS.md", f"At {HELD_UP_RECORDS:,} offsets behind it"),
+    ("OPERATIONS.md", f"gives its partitions up within {EXIT_WITHIN_S:.0f} s"),
+    ("OPERATIONS.md", f"otherwise every {AT_LEAST_EVERY_S:.0f} s"),
+    ("OPERATIONS.md", f"A partition without a report for {STALE_MS // 1_000} s is `unserved`"),
+    ("OPERATIONS.md", f"It reads {MOST_RECORDS:,} records or {SEARCH_S:.0f} s at most"),
+    ("OPERATIONS.md", f"One page reads {MOST_READ:,} records or {READ_FOR_S:.0f} s at most"),
+    ("OPERATIONS.md", f"With `seal_beyond` ({format_duration(SEAL_BEYOND_MS)[:-1]} s)"),
+    ("OPERATIONS.md", f"more than {MOST_SEGMENTS:,} segments"),
+    ("OPERATIONS.md", f"`payload_memory` ({PAYLOAD_MIB} MiB), {PROCESS_BYTES // MIB} MiB"),
+    ("OPERATIONS.md", f"{PARTITION_BYTES // MIB} MiB \N{MULTIPLICATION SIGN} partitions"),
+    ("OPERATIONS.md", f"at most {PLACES.connections} connections, {PLACES.of_one_client} of one client"),
+    ("OPERATIONS.md", f"Headers have {HEADERS_WITHIN_S:.0f} s"),
+    (
+        "OPERATIONS.md",
+        f"429 beyond {ANYBODY.per_s:.0f} requests a second and client, with bursts of {ANYBODY.burst:.0f}",
+    ),
+    ("OPERATIONS.md", f"the first {EXAMINED_RECORDS:,} records of a transaction"),
+    ("REFERENCE.md", f"lines wait in memory ({MAX_BYTES // MIB} MiB)"),
+    ("REFERENCE.md", f"rejected after {MAX_HOPS} routers in a row"),
+    ("RUNBOOK.md", f"more than {MAX_HEADERS:,} headers"),
+    ("RUNBOOK.md", f"check again every {TOPICS_EVERY_S:.0f} seconds"),
+    ("RUNBOOK.md", f"has tried {['no', 'one', 'two', 'three'][TRIES]} times"),
+]
+
+
+@pytest.mark.parametrize(("document", "sentence"), SENTENCES)
+def test_a_number_is_that_of_the_code(document: str, sentence: str) -> None:
+    assert sentence in re.sub(r"\s+", " ", (ROOT / document).read_text(encoding="utf-8"))
