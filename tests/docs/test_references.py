@@ -4,6 +4,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -16,8 +17,9 @@ from sidecar.config.listeners import AdminConfig
 from sidecar.config.model import Config, HttpConfig, RouterConfig
 from sidecar.config.sources import ENV_PREFIX
 from sidecar.http.api.application import PREFIX
-from tests.docs import api_paths, log_events, reference
+from tests.docs import api_paths, capacity, log_events, reference
 from tests.docs.documents import Piece, anchor, blocks, current, documents, headings, links, spans
+from tests.helm.exported import catalogue
 from tests.support.paths import ROOT
 
 SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
@@ -130,6 +132,30 @@ def test_each_event_of_the_log_has_a_meaning_and_each_trouble_an_entry_in_the_ru
     runbook = (ROOT / "RUNBOOK.md").read_text(encoding="utf-8")
     named = {event for event, (_, remedy) in written.items() if remedy and "#delayrouter" not in remedy}
     assert [event for event in named if f"`{event}`" not in runbook] == []
+
+
+def test_the_tables_of_capacities_follow_from_the_formulas() -> None:
+    text = capacity.FILE.read_text(encoding="utf-8")
+    assert text == capacity.updated(text), "run: python -m tests.docs.capacity"
+    measured = (ROOT / "BENCHMARKS.md").read_text(encoding="utf-8")
+    for rate in (capacity.DUE_A_SECOND, capacity.INCOMING_A_SECOND, capacity.OVERDUE_A_SECOND):
+        assert f"{rate:,}" in text
+        assert f"{rate // 1_000} k/s" in measured
+    for size in (f"{capacity.SCATTERED_BYTES} B", f"{capacity.VALUE_BYTES} B"):
+        assert size in text
+        assert size in measured
+
+
+@pytest.mark.parametrize("document", current(), ids=lambda path: path.name)
+def test_metrics_that_are_named_are_there(document: Path) -> None:
+    named = set(re.findall(r"(?<![\w.-])delay_router_[a-z_]+", document.read_text(encoding="utf-8")))
+    assert named <= exported_names()
+
+
+@cache
+def exported_names() -> set[str]:
+    series = catalogue().keys()
+    return {*series, *(re.sub(r"_(bucket|count|sum)$", "", name) for name in series)}
 
 
 def test_requests_that_are_printed_are_paths_of_the_api() -> None:
