@@ -36,6 +36,7 @@ WITH_CONTENTS: Final = (
     "BENCHMARKS.md",
     "PRODUCERS.md",
     "RECIPES.md",
+    "DECISIONS.md",
 )
 README_LINES: Final = 120
 """A first-time visitor reads this much; the rest is a link away."""
@@ -94,6 +95,14 @@ def test_links_lead_somewhere(document: Path) -> None:
         assert linked.exists(), f"{link.place}: {file}"
         if section:
             assert section in {anchor(heading) for heading in headings(linked)}, f"{link.place}: {link.text}"
+
+
+@pytest.mark.parametrize("document", current(), ids=lambda path: path.name)
+def test_files_of_the_source_that_are_named_are_there(document: Path) -> None:
+    named = [
+        span for span in spans(document) if re.match(r"(index|snapshots|sidecar|spark_backfill)/[\w/.]*$", span.text)
+    ]
+    assert [span for span in named if not (ROOT / span.text).exists()] == []
 
 
 @pytest.mark.parametrize("name", WITH_CONTENTS)

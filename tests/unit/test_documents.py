@@ -21,6 +21,8 @@ OPERATIONS: Final = (ROOT / "OPERATIONS.md").read_text(encoding="utf-8")
 RUNBOOK: Final = (ROOT / "RUNBOOK.md").read_text(encoding="utf-8")
 REFERENCE: Final = (ROOT / "REFERENCE.md").read_text(encoding="utf-8")
 
+PARTS: Final = ["Context", "Decision", "Consequence"]
+
 EXAMPLES: Final = {
     "enabled": True,
     "when_disabled": "reject",
@@ -79,6 +81,14 @@ def test_an_entry_tells_meaning_check_and_fix(entry: str) -> None:
     )
     assert [name for name, _ in parts] == ["Meaning", "Check", "Fix"]
     assert "`" in dict(parts)["Check"], "the command, metric or line to look at"
+
+
+def test_a_decision_has_context_decision_consequence_and_code() -> None:
+    records = re.split(r"^## ", (ROOT / "DECISIONS.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    for number, record in enumerate(records, 1):
+        assert record.startswith(f"{number}. ")
+        assert re.findall(r"^\*(Context|Decision|Consequence)\.\*", record, re.MULTILINE) == PARTS, record
+        assert re.search(r"Code:\s+`", record), record
 
 
 def test_going_back_tells_the_version_of_the_rules_and_warns_of_starting_over() -> None:
