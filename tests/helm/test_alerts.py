@@ -1,6 +1,7 @@
 """Tests by promtool that each alert fires on its own fault alone, and that healthy series fire none."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ import yaml
 from tests.helm import chart, tools
 from tests.helm.alert_cases import FAULTS, HEALTHY, SAMPLES, Fault
 from tests.helm.chart import CHART
+from tests.support.paths import ROOT
 
 _FIRING: Final = 'count by (alertname) (ALERTS{alertstate="firing"})'
 
@@ -32,6 +34,20 @@ def test_promtool_reads_the_rules(rules: Path) -> None:
     for file in (rules, CHART / "files" / "alerts.yaml"):
         done = tools.run("promtool", "check", "rules", "--lint=all", "--lint-fatal", file)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_promtool_reads_the_queries_for_service_levels(tmp_path: Path) -> None:
+    section = (ROOT / "OPERATIONS.md").read_text(encoding="utf-8").partition("## Service levels")[2]
+    queries = [
+        query.replace(r"\|", "|")
+        for query in re.findall(r"^\| [^`]+ \| `(.+?)` \| `DelayRouter", section, re.MULTILINE)
+    ]
+    assert len(queries) == section.count("| `DelayRouter")
+    recorded = [{"record": f"slo:number:{number}", "expr": query} for number, query in enumerate(queries)]
+    file = tmp_path / "slo.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "slo", "rules": recorded}]}))
+    done = tools.run("promtool", "check", "rules", file)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_all_is_well(rules: Path) -> None:
