@@ -130,6 +130,7 @@ def test_the_whole_job_with_exactly_the_rights_that_are_listed(
     assert password(ROUTER) not in router.log_text() + status.stdout + denied.stdout
 
     with one_worker(scene.config, Limits(trim_every_s=0.3, load_lead_ms=1_000)) as worker:
+        wait_until(lambda: worker.status.ready, "the partition is served")
         stage.send_many(scene.delay, [[("deliver-after", b"%d" % (4_000 + number))] for number in range(400)])
         wait_until(lambda: log_start(broker.admin, scene.delay) > 0, "the delay topic is trimmed")
         wait_until(lambda: log_start(broker.admin, f"{scene.delay}.delay-snapshots") > 0, "segments are trimmed")
