@@ -32,6 +32,11 @@ STATE_FETCH_WAIT_MS = 10
 """Longest wait of a fetch of state. A restore ends with the end-of-partition event, which costs one empty fetch, so the
 wait is short."""
 
+LOOK_AT_TOPICS_MS = 30_000
+"""Time between two looks at the partitions of a topic; librdkafka alone looks every five minutes."""
+
+_LOOK: Final = "topic.metadata.refresh.interval.ms"
+
 MAX_MESSAGE_BYTES = 16 * 1_048_576
 """Size limit of the client; the limit of the broker, which is usually lower, decides which records are refused."""
 
@@ -256,7 +261,7 @@ def staging_reader(config: Config) -> Consumer:
             "fetch.wait.max.ms": TAIL_FETCH_WAIT_MS,
             "queued.min.messages": 100,
             "queued.max.messages.kbytes": 4_096,
-            "topic.metadata.refresh.interval.ms": 30_000,
+            _LOOK: LOOK_AT_TOPICS_MS,
         },
     )
 
@@ -279,6 +284,8 @@ def group_member(
             "heartbeat.interval.ms": max(session_ms // 5, 100),
             "queued.min.messages": 1,
             "fetch.message.max.bytes": 1_024,
+            # It notices new partitions of the delay topics by this look.
+            _LOOK: config.kafka.get(_LOOK, LOOK_AT_TOPICS_MS),
         },
     )
 
