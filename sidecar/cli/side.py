@@ -164,4 +164,6 @@ def complete_topics(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
 
 def topic_argument(*, required: bool = True) -> Callable[[Command], Command]:
     """Add the delay TOPIC, as the argument ``topic``; it is empty when it may be left out."""
-    return click.argument("topic", required=required, default=None if required else "", shell_complete=complete_topics)
+    # An explicit default of None would count as a value, so that nobody missed a required argument.
+    optional: dict[str, Any] = {} if required else {"required": False, "default": ""}
+    return click.argument("topic", **optional, shell_complete=complete_topics)
