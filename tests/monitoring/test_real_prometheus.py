@@ -21,6 +21,7 @@ HOUR_MS: Final = 3_600_000
 WAVE: Final = 30
 
 MAY_BE_EMPTY: Final = {
+    "Indexed": {"B"},  # nothing was merged
     "Rejected": {"B", "C"},  # no record had both times, or a value too large
     "Seal and merge time, p99": {"B"},  # nothing was merged
     "Failures": {"A", "B", "C"},
