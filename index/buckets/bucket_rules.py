@@ -106,21 +106,21 @@ def placement_of(offsets: Sequence[int], rule: PlacementRule) -> Placement:
 
 
 def cut(
-    chunks: Iterable[Iterable[Entry[P]]], rules: SealRules, size_of: Callable[[P], int], entries: int = 0
+    chunks: Iterable[Iterable[Entry[P]]], rules: SealRules, size_of: Callable[[P], int]
 ) -> Iterator[list[Entry[P]]]:
-    """Cut entries, given in release order, into segments; lazily, so that sealing can be spread over many rounds.
-
-    ``entries`` is the number of entries of the bucket, where it is known.
-    """
+    """Cut entries of a bucket of unknown size, given in release order, into segments, as ``cut_runs`` does."""
     runs: Iterator[Run[P]] = (ListRun([*chunk]) for chunk in chunks)
-    for segment in cut_runs(runs, rules, lambda run: [size_of(payload) for _, _, payload in run], entries):
+    for segment in cut_runs(runs, rules, lambda run: [size_of(payload) for _, _, payload in run], 0):
         yield [*segment]
 
 
 def cut_runs(
     runs: Iterable[Run[P]], rules: SealRules, sizes_of: Callable[[Run[P]], Sequence[int]], entries: int
 ) -> Iterator[Run[P]]:
-    """Cut runs that follow each other into segments, lazily; ``sizes_of`` returns the bytes of each entry of a run."""
+    """Cut runs that follow each other into segments; lazily, so that sealing can be spread over many rounds.
+
+    ``sizes_of`` returns the bytes of each entry of a run, and ``entries`` is the number of entries of the bucket.
+    """
     least = max(isqrt(entries), rules.segment_entries // NEARLY_EMPTY)
     gathered: list[Run[P]] = []
     sizes: list[int] = []
