@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 
@@ -38,6 +38,13 @@ def config_option(command: Command) -> Command:
 def json_option(command: Command) -> Command:
     """Add ``--json``, as the argument ``as_json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")(command)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Print each line of a message as an error, and end the command with an exit code."""
+    for line in message.splitlines() or [""]:
+        click.echo(f"error: {line}", err=True)
+    raise click.exceptions.Exit(code)
 
 
 def examples(*calls: str) -> str:

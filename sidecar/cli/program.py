@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import click
 from click.shell_completion import get_completion_class
 
 from index.errors import ClusterError, ConfigError, DelayRouterError
 from sidecar import __version__
-from sidecar.cli.options import FAILED, WRONG_USAGE, config_option, examples, json_option, load
+from sidecar.cli.options import FAILED, WRONG_USAGE, config_option, examples, fail, json_option, load
 
 PROGRAM: Final = "delay-router"
 _SUMMARY: Final = 66
@@ -36,25 +36,19 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except ConfigError as error:
-            _fail(str(error), WRONG_USAGE)
+            fail(str(error), WRONG_USAGE)
         except ClusterError as error:
-            _fail(f"Kafka: {error}", FAILED)
+            fail(f"Kafka: {error}", FAILED)
         except DelayRouterError as error:
-            _fail(str(error), FAILED)
+            fail(str(error), FAILED)
         except _client_errors() as exception:
-            _fail(f"Kafka: {exception.args[0].str()}", FAILED)
+            fail(f"Kafka: {exception.args[0].str()}", FAILED)
 
 
 def _client_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions of Kafka clients; none while no client is loaded."""
     client = sys.modules.get("confluent_kafka")
     return (client.KafkaException,) if client else ()
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    for line in message.splitlines() or [""]:
-        click.echo(f"error: {line}", err=True)
-    raise click.exceptions.Exit(code)
 
 
 class Later(click.Command):

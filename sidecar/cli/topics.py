@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from index.errors import DelayRouterError
-from sidecar.cli.options import DONE, FAILED, WRONG_USAGE, config_option, examples, exit_code, json_option, load
+from sidecar.cli.options import DONE, FAILED, WRONG_USAGE, config_option, examples, exit_code, fail, json_option, load
 from sidecar.cli.output import print_findings, print_json, print_table
 from sidecar.cli.side import complete_topics
 from sidecar.cluster.rights import acls, acls_jobs, strimzi
@@ -207,9 +207,7 @@ def verify_command(place: str, config_file: Path | None, *, as_json: bool) -> No
             if not as_json:
                 print_findings(report.findings())
     except DelayRouterError as error:
-        for line in str(error).splitlines():
-            click.echo(f"error: {line}", err=True)
-        sys.exit(_COULD_NOT_LOOK)
+        fail(str(error), _COULD_NOT_LOOK)
     if as_json:
         print_json([report.as_json() for report in reports])
     if any(report.damages for report in reports):
