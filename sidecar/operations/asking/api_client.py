@@ -117,8 +117,7 @@ class ApiClient:
             "limit": most,
             "from": begin or None,
         }
-        given = urlencode({key: value for key, value in asked.items() if value is not None})
-        return self._ask(SchedulesAnswer, f"/topics/{_quoted(wanted.topic)}/schedules?{given}")
+        return self._ask(SchedulesAnswer, _with_query(f"/topics/{_quoted(wanted.topic)}/schedules", asked))
 
     def cancel_or_move(
         self,
@@ -128,8 +127,7 @@ class ApiClient:
     ) -> ReceiptAnswer:
         """Answer ``Operations.cancel_or_move``."""
         asked = {"if_due_ms": order.if_due_ms, "partition": order.partition}
-        given = urlencode({key: value for key, value in asked.items() if value is not None})
-        path = f"/topics/{_quoted(topic)}/schedules/{quote(order.deliver_id.decode())}{'?' if given else ''}{given}"
+        path = _with_query(f"/topics/{_quoted(topic)}/schedules/{quote(order.deliver_id.decode())}", asked)
         if order.moves_to is None:
             found = self._object("DELETE", path, "cancelled")
             return ReceiptAnswer(ControlOutcome.CANCELLED, _schedules(found["cancelled"]))
@@ -158,8 +156,8 @@ class ApiClient:
 
     def effective(self, topic: str, target: str = "") -> dict[str, EffectiveValue]:
         """Answer ``Operations.effective``."""
-        query = "?" + urlencode({"target": target}) if target else ""
-        found = self._object("GET", f"/topics/{_quoted(topic)}/policy{query}", "values")
+        path = _with_query(f"/topics/{_quoted(topic)}/policy", {"target": target or None})
+        found = self._object("GET", path, "values")
         return {key: EffectiveValue(each["value"], each["origin"]) for key, each in found["values"].items()}
 
     def change_policy(self, scope: Scope, values: Mapping[str, object], unset: Iterable[str] = ()) -> dict[str, Any]:
@@ -260,6 +258,12 @@ class ApiClient:
 
 def _path_of(scope: Scope) -> str:
     return f"/policies/{_KINDS[scope.kind]}/{_quoted(scope.name)}" if scope.kind in _KINDS else "/policies/default"
+
+
+def _with_query(path: str, asked: Mapping[str, object]) -> str:
+    """Return the path with the parameters that are not None."""
+    given = urlencode({key: value for key, value in asked.items() if value is not None})
+    return f"{path}?{given}" if given else path
 
 
 def _content(raw: bytes | None) -> str | dict[str, str] | None:
