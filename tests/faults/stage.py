@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from sidecar.dev import local_kafka
 from sidecar.dev.audit import AuditReport
@@ -96,15 +96,6 @@ class FaultStage(Stage):
         """Return a router with short transactions, so that an abandoned one does not block readers for long."""
         through = {"bootstrap.servers": self._proxied.bootstrap}
         return super().router(name, kafka=through, **{"transaction_timeout": "15s", **options})
-
-    def alter(self, topic: str, config: Mapping[str, str]) -> None:
-        """Set these settings of a topic."""
-        entries = [
-            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in config.items()
-        ]
-        wanted = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
-        for future in self.admin.incremental_alter_configs([wanted]).values():
-            future.result(TIMEOUT_S)
 
     def offsets(self, topic: str) -> int:
         """Return the number of offsets in the log of a topic, with or without records."""

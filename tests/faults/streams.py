@@ -1,15 +1,11 @@
 """Runs a real application of Kafka Streams with exactly-once, which forwards headers with records by default."""
 
-import os
 import subprocess
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-import pytest
-
 from sidecar.dev.local_kafka import maven
-from sidecar.dev.local_kafka.errors import KafkaUnavailable
 from tests.integration.scenario import Stage
 from tests.support import java_programs
 
@@ -25,13 +21,9 @@ def class_path(into: Path) -> str:
 
     With CI=true it is an error.
     """
-    try:
+    with java_programs.or_skip("Kafka Streams"):
         jars = java_programs.libraries("streams", _HERE / "pom.xml", f"-Dkafka.version={maven.kafka_version()}")
         return java_programs.compiled([_HERE / "Forwarding.java"], jars, into)
-    except KafkaUnavailable as missing:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(f"Kafka Streams cannot be had: {missing}")
 
 
 class StreamsApplication:

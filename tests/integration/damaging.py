@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from index.buckets.bucket import SegmentRef
 from snapshots.segments.manifest import encode_manifest, manifest_key
@@ -61,9 +60,5 @@ def remove(stage: Stage, delay: str, partition: int) -> None:
     """Remove every segment of a partition."""
     snapshots = f"{delay}.delay-snapshots"
     # Brokers refuse to remove records of a topic that is only compacted.
-    settings = {"cleanup.policy": "compact,delete", "retention.ms": "-1", "retention.bytes": "-1"}
-    entries = [ConfigEntry(*each, incremental_operation=AlterConfigOpType.SET) for each in settings.items()]
-    resource = ConfigResource(ResourceType.TOPIC, snapshots, incremental_configs=entries)
-    (future,) = stage.admin.incremental_alter_configs([resource]).values()
-    future.result(TIMEOUT_S)
+    stage.alter(snapshots, {"cleanup.policy": "compact,delete", "retention.ms": "-1", "retention.bytes": "-1"})
     delete_records(stage, snapshots, partition, max(segment_records(stage, delay, partition)) + 1)

@@ -15,14 +15,14 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Self
 
 from confluent_kafka import KafkaError, Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from index.errors import RefusedError
 from index.pending.progress import start_of
@@ -146,6 +146,15 @@ class Stage:
             future.result(TIMEOUT_S)
         wanted = {topic.topic: topic.num_partitions for topic in topics}
         wait_until(lambda: all(self._led(name) == count for name, count in wanted.items()), f"leaders of {wanted}")
+
+    def alter(self, topic: str, config: Mapping[str, str]) -> None:
+        """Set these settings of a topic; its leader may know them a little later."""
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in config.items()
+        ]
+        wanted = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+        (future,) = self.admin.incremental_alter_configs([wanted]).values()
+        future.result(TIMEOUT_S)
 
     def delete(self, *topics: str) -> None:
         """Delete topics and wait until the brokers have forgotten them."""

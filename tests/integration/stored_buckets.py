@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from index.buckets.bucket import Manifest
 from sidecar.dev.audit import AuditedRecord
@@ -61,13 +60,6 @@ def truncate(stage: Stage, delay: str, below: int) -> None:
     compact.
     """
     topic = f"{delay}.delay-state"
-    _use_policy(stage, topic, "delete")
+    stage.alter(topic, {"cleanup.policy": "delete"})
     delete_records(stage, topic, 0, below)
-    _use_policy(stage, topic, "compact")
-
-
-def _use_policy(stage: Stage, topic: str, policy: str) -> None:
-    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
-    wanted = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
-    (future,) = stage.admin.incremental_alter_configs([wanted]).values()
-    future.result(TIMEOUT_S)
+    stage.alter(topic, {"cleanup.policy": "compact"})

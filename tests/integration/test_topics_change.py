@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import NewTopic
 
 from index.buckets.bucket import Manifest, Placement
 from sidecar.config.model import load
@@ -80,9 +80,7 @@ def test_retention_lowered_under_a_running_router(stage: Stage) -> None:
 
 
 def keep(stage: Stage, topic: str, retention_ms: int) -> None:
-    entry = ConfigEntry("retention.ms", str(retention_ms), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    stage.admin.incremental_alter_configs([resource])[resource].result(10)
+    stage.alter(topic, {"retention.ms": str(retention_ms)})
 
 
 def seal(stage: Stage, router: RouterProcess, delay: str, buckets: int) -> None:

@@ -1,6 +1,5 @@
 """Runs TLC, the model checker of TLA+, on the model of a lane."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -9,10 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 from sidecar.dev.local_kafka import maven
-from sidecar.dev.local_kafka.errors import KafkaUnavailable
 from tests.support import java_programs
 
 _HERE: Final = Path(__file__).parent
@@ -61,13 +57,9 @@ class Checked:
 
 def check(lane: Lane, directory: Path) -> Checked:
     """Play the model until a guarantee is violated, or to its end. Skip the test without Java or Maven."""
-    try:
+    with java_programs.or_skip("TLC"):
         jars = java_programs.libraries("model", _HERE / "pom.xml")
         java = str(maven.java().path)
-    except KafkaUnavailable as missing:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(f"TLC cannot be had: {missing}")
     shutil.copy(_HERE / "Lane.tla", directory)
     (directory / "Lane.cfg").write_text(lane.text)
     call = [java, "-Xmx2g", "-XX:+UseParallelGC", "-cp", f"{jars}/*", "tlc2.TLC", "-workers", "auto", "Lane"]
