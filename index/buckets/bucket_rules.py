@@ -14,8 +14,8 @@ scan of everything between. Pointers also save writing the payload a second time
 
 Merging takes four adjacent buckets, because the offsets of a bucket must not enclose another bucket's. The four have
 to be about equally large, as in a size-tiered LSM tree: none may hold more than half of their entries. An entry is then
-written again only when its bucket doubles at least, so about log4(pending entries / entries of a seal) times, whatever
-the horizon. PIP-195 takes the four with the fewest entries, which adds each small bucket to the same large one: 122
+written again only when its bucket doubles at least, so about log4(pending entries / entries of a seal) times, for any
+horizon. PIP-195 takes the four with the fewest entries, which adds each small bucket to the same large one: 122
 rewrites at 417 records/s due within a week, where this rule has 5.9 (tests/unit/index/buckets/test_merge_rule.py). A
 bucket whose last entry is due soon is left alone.
 

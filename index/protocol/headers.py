@@ -135,7 +135,7 @@ PRESETS: Final[Mapping[str, tuple[Alias, ...]]] = {
         Alias("AMQ_SCHEDULED_PERIOD", HeaderRole.REFUSED),
         Alias("AMQ_SCHEDULED_REPEAT", HeaderRole.REFUSED),
         Alias("AMQ_SCHEDULED_CRON", HeaderRole.REFUSED),
-        # It removes what is scheduled.
+        # It removes schedules.
         Alias("AMQ_SCHEDULER_ACTION", HeaderRole.REFUSED),
     ),
     "cesium": (

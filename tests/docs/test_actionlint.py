@@ -1,4 +1,4 @@
-"""actionlint takes the workflows: their syntax, expressions, and the types of what they pass to actions."""
+"""actionlint takes the workflows: their syntax, their expressions, and the types of the inputs of actions."""
 
 from tests.helm import tools
 from tests.support.paths import ROOT

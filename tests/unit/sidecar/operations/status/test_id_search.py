@@ -1,4 +1,4 @@
-"""What became of an id: the traces in the topics around a delay topic, and the places where a search ends early."""
+"""The fates of an id: the traces in the topics around a delay topic, and the places where a search ends early."""
 
 import json
 import time
