@@ -10,7 +10,7 @@ ROOMS := index snapshots sidecar spark_backfill
 PROTOS := $(wildcard snapshots/proto/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv demo dev test test-all test-broker test-rest test-versions test-wheel test-kernel wheel wheels sdist client-wheel coverage simulate mutants mutation model walk faults soak lint format bench bench-kernel bench-large bench-named bench-ops bench-spark lock proto clean \
+.PHONY: help venv demo dev test test-all test-broker test-rest test-versions test-wheel test-kernel wheel wheels sdist client-wheel coverage simulate mutants mutation model walk faults soak lint format bench bench-kernel bench-large bench-named bench-growth bench-ops bench-spark lock proto clean \
         chart-tools chart-schema chart push-chart push-image test-docs test-helm test-monitoring test-page image image-spark release-image image-sbom test-image test-spark spark-zip
 
 help: ## Show this list
@@ -186,6 +186,9 @@ bench-kernel: venv ## What records cost the worker: by the kernel, and kept as c
 
 bench-large: venv ## The same with 10 M records pending: memory, lateness, restart (RECORDS=1000000 to try out)
 	@$(BIN)/python -m tests.bench large $(if $(RECORDS),--records $(RECORDS))
+
+bench-growth: venv ## Many partitions of few records each: lateness, commits, memory and threads
+	@$(BIN)/python -m tests.bench growth $(OPTIONS)
 
 bench-ops: venv ## Policies, admin API, the page, rate limits and a rolling restart, each beside a load (RECORDS=1000000, OPTIONS=--quick)
 	@$(BIN)/python -m tests.bench policy admin page limited rolling $(if $(RECORDS),--records $(RECORDS)) $(OPTIONS)

@@ -23,6 +23,7 @@ from tests.bench.burst import burst
 from tests.bench.ceiling import ceiling, raw_consume, warm_up
 from tests.bench.context import FULL, QUICK, Context
 from tests.bench.cores import cores
+from tests.bench.growth import growth
 from tests.bench.idle import idle
 from tests.bench.large import large
 from tests.bench.named import NAMED
@@ -53,6 +54,7 @@ BENCHMARKS: Final[dict[str, Callable[[Context], Iterator[Row]]]] = {
     "placement": placement,
     "idle": idle,
     "partitions": partitions,
+    "growth": growth,
     "large": large,
     **OPERATIONS,
     **NAMED,
@@ -64,7 +66,7 @@ NEEDS: Final = {
 }
 """The benchmarks whose ratios need another benchmark's figure of the same run."""
 
-ONLY_BY_NAME: Final = frozenset({"large", *OPERATIONS, *NAMED})
+ONLY_BY_NAME: Final = frozenset({"growth", "large", *OPERATIONS, *NAMED})
 """Benchmarks that take too long to be part of all, or have their own target of make; measured once."""
 
 ROUNDS: Final = 3

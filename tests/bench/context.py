@@ -20,6 +20,8 @@ class Sizes:
     idle_rates: tuple[int, ...]
     partitions: tuple[int, ...]
     partitions_s: int
+    growing: tuple[int, ...]
+    growing_s: int
     overdue_records: int
     overdue_spread_s: int
     dense_per_s: int
@@ -56,6 +58,8 @@ FULL: Final = Sizes(
     idle_rates=(5, 100),
     partitions=(1, 10, 100),
     partitions_s=20,
+    growing=(1, 10, 100),
+    growing_s=30,
     overdue_records=1_000_000,
     overdue_spread_s=60,
     dense_per_s=20_000,
@@ -92,6 +96,8 @@ QUICK: Final = Sizes(
     idle_rates=(5, 100),
     partitions=(1, 10),
     partitions_s=5,
+    growing=(1, 10),
+    growing_s=10,
     overdue_records=250_000,
     overdue_spread_s=5,
     dense_per_s=5_000,

@@ -1,0 +1,119 @@
+"""Measures many partitions of few records each: lateness, transactions, memory and threads of one process."""
+
+import time
+from array import array
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import psutil
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from tests.bench import router, workload
+from tests.bench.context import Context
+from tests.bench.released import CHUNK, CONSUMER, Lateness, lateness_between
+from tests.bench.results import MIB, BenchmarkFailed, Goal, Row, at_most
+
+PER_PARTITION: Final = 50
+"""Records that fall due in each second in each partition."""
+
+LEAD_S: Final = 20
+"""Time from the first write to the first due time: the records are written, and indexed, by then."""
+
+READ_TIMEOUT_S: Final = 60.0
+
+LANES: Final = 2
+"""The number of lanes in the runs with lanes."""
+
+GOALS: Final[dict[int, tuple[int, int]]] = {100: (15, 60)}
+"""Lateness in ms that may not be exceeded, as p50 and p99, by the number of partitions."""
+
+
+class Load(NamedTuple):
+    """The result of one run."""
+
+    lateness: Lateness
+    transactions_per_s: float
+    cpu_share: float
+    resident_mib: float
+    threads: int
+
+    @property
+    def detail(self) -> str:
+        """The cost of the process in words."""
+        return (
+            f"{self.transactions_per_s:.0f} commits/s of partitions, {self.cpu_share:.0%} of a core,"
+            f" {self.resident_mib:.0f} MiB, {self.threads} threads"
+        )
+
+
+def growth(context: Context) -> Iterator[Row]:
+    """Measure processes of different size, each partition with the same rate, with lanes and without them."""
+    for count in context.sizes.growing:
+        for lanes in (LANES, 0) if count > LANES else (0,):
+            load = _load(context, count, lanes)
+            name = f"{count} partitions x {PER_PARTITION}/s" + (f", {lanes} lanes" if lanes else "")
+            for percent, goal in zip((50, 99), _goals(count, lanes), strict=True):
+                late_ms = load.lateness.percentile(percent)
+                yield Row("growth", f"{name}: p{percent}", late_ms, "ms", goal=goal, detail=load.detail)
+
+
+def _goals(count: int, lanes: int) -> tuple[Goal | None, Goal | None]:
+    if count not in GOALS or not lanes:
+        return None, None
+    p50_ms, p99_ms = GOALS[count]
+    return at_most(p50_ms), at_most(p99_ms)
+
+
+def _load(context: Context, count: int, lanes: int) -> Load:
+    with router.running(context.bootstrap, partitions=count, router={"lanes": lanes}) as running:
+        seconds, per_s = context.sizes.growing_s, PER_PARTITION * count
+        first_ms = workload.now_ms() + LEAD_S * 1_000
+        _fill(context, running, [first_ms, first_ms + seconds * 1_000], count, per_s * seconds)
+        workload.sleep_until(first_ms)
+        process = psutil.Process(running.process.pid)
+        began, used_s = running.metric("delay_router_transactions_total"), _cpu_s(process)
+        workload.sleep_until(first_ms + seconds * 1_000)
+        commits = (running.metric("delay_router_transactions_total") - began) / seconds
+        share = (_cpu_s(process) - used_s) / seconds
+        resident_mib, threads = process.memory_info().rss / MIB, process.num_threads()
+        lateness = _read(context, running.target, per_s * seconds)
+    return Load(lateness, commits, share, resident_mib, threads)
+
+
+def _fill(context: Context, running: router.Router, between_ms: list[int], count: int, records: int) -> None:
+    producer = workload.ordered_producer(context.bootstrap, workload.FILL_LINGER_MS)
+    for number in range(records):
+        headers = workload.headers(context.random.randint(*between_ms), running.target)
+        workload.produce(producer, running.delay_topic, headers, number % count)
+    workload.flush(producer)
+
+
+def _read(context: Context, target: str, expected: int) -> Lateness:
+    """Read the target to its end; raise BenchmarkFailed if a record is lost, doubled or early."""
+    consumer = Consumer({"bootstrap.servers": context.bootstrap, **CONSUMER})
+    consumer.assign([TopicPartition(target, 0, 0)])
+    due_ms, appended_ms, sources, is_at_end = array("q"), array("q"), set[bytes](), False
+    until_s = time.monotonic() + READ_TIMEOUT_S
+    while (len(due_ms) < expected or not is_at_end) and time.monotonic() < until_s:
+        for message in consumer.consume(CHUNK, 0.05):
+            error = message.error()
+            is_at_end = error is not None
+            if error is None:
+                headers: Any = dict(message.headers() or [])
+                sources.add(headers["delay-source"])
+                due_ms.append(int(headers["delay-due"]))
+                appended_ms.append(message.timestamp()[1])
+            elif error.code() != KafkaError._PARTITION_EOF:
+                raise BenchmarkFailed(f"{target}: {error}")
+    consumer.close()
+    if len(due_ms) != expected or len(sources) != expected:
+        raise BenchmarkFailed(f"{expected} records were sent, {len(due_ms)} released, {len(sources)} different ones")
+    lateness = lateness_between(due_ms, appended_ms, 0, 1 << 62)
+    if lateness.sorted_ms[0] < 0:
+        raise BenchmarkFailed(f"released {-lateness.sorted_ms[0]} ms before it was due")
+    return lateness
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
