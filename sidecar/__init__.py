@@ -10,7 +10,8 @@ Theory of operation
 A process is a member of a consumer group, whose only purpose is to distribute delay partitions
 (:mod:`sidecar.kafka.client.membership`). Each assigned partition has a worker (:mod:`sidecar.process.host.worker`), a
 thread that owns everything about it: a tail consumer, a transactional producer whose id no other owner can use at the
-same time, and the index of the pending records.
+same time, and the index of the pending records. With ``router.lanes`` several partitions share a producer
+(:mod:`sidecar.engine.ownership.lanes`).
 
 ::
 

@@ -16,6 +16,7 @@ import threading
 import time
 from collections import deque
 from contextlib import ExitStack
+from functools import partial
 from threading import Event
 from typing import Protocol
 
@@ -33,6 +34,7 @@ from sidecar.kafka.client import admin as cluster
 from sidecar.kafka.client import clients
 from sidecar.kafka.client.membership import GroupMember, MembershipError
 from sidecar.kafka.reading.handed_over import UNSEEN
+from sidecar.kafka.writing.lanes import Lanes
 from sidecar.kafka.writing.target_directory import TargetDirectory
 from sidecar.kernel.choice import Kernel
 from sidecar.kernel.librdkafka import check_client
@@ -190,6 +192,7 @@ def _serve(
         clock=clock,
         rates=RateLimits(clock.running_s, threading.Lock()),
         limits=LIMITS,
+        lanes=Lanes(config.router.group_id, config.router.lanes, partial(clients.producer, config), clock),
         kernel=kernel,
         tracing=tracing or NO_TRACING,
         topics_doubted=topics_doubted,

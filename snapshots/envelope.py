@@ -51,6 +51,7 @@ class Kind(IntEnum):
     TRANSIT = 10
     IDS = 11
     SERIES_KEY = 12
+    PROGRESS_IN_LANE = 13
 
 
 def wrap(kind: Kind, body: bytes) -> bytes:
@@ -90,13 +91,17 @@ def unwrap(expected: Kind, stored: bytes) -> bytes:
 
 def kind_of(stored: bytes) -> Kind:
     """Return the kind that a stored value claims to be; :func:`unwrap` checks the rest."""
-    claimed = stored[_KIND_AT : _KIND_AT + 1]
     for kind in Kind:
-        if claimed == bytes([kind]):
+        if claims(stored, kind):
             return kind
     raise FormatError(
         f"{len(stored)} bytes that begin with {stored[:5]!r}: not written by this router, or by a newer one"
     )
+
+
+def claims(stored: bytes, kind: Kind) -> bool:
+    """Say whether a stored value claims to be of this kind."""
+    return stored[_KIND_AT : _KIND_AT + 1] == bytes([kind])
 
 
 def key_text(key: bytes | None) -> str:

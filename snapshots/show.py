@@ -42,7 +42,7 @@ def show(stored: bytes, *, entries: bool = False) -> Iterator[str]:
     kind = kind_of(stored)
     body = unwrap(kind, stored)
     yield f"{kind.name.lower()}, format version {VERSION}, {_count(len(stored), 'byte')}, checksum correct"
-    if kind is Kind.PROGRESS:
+    if kind in (Kind.PROGRESS, Kind.PROGRESS_IN_LANE):
         yield from _show_progress(_parsed(state_pb2.Progress(), body))
     elif kind is Kind.RULES:
         yield from _show_rules(_parsed(state_pb2.RuleHistory(), body))
@@ -80,6 +80,10 @@ def _show_progress(message: state_pb2.Progress) -> Iterator[str]:
     yield _line("sealed to", f"S = {message.sealed_to}: a restart reads [S, C) again, {again}")
     yield _line("number", f"transaction {message.number} of the partition")
     yield _line("delay topic", f"id {message.delay_topic_id!a}")
+    if message.HasField("lane"):
+        yield _line(
+            "lane", f"{message.lane.transactional_id!a}, producer {message.lane.number}: it alone may write here"
+        )
     for behind in message.catching_up:
         at = f"{_instant(behind.watermark_due_ms)}, offset {behind.watermark_offset}"
         released = at if behind.watermark_due_ms >= 0 else "nothing of it released yet"

@@ -276,6 +276,10 @@ def _start_over(config_file: Path | None, place: str, *, yes: bool, as_json: boo
 @click.option("--producer-id", type=int, metavar="ID", help="Producer that has it open, by describe-producers.")
 @click.option("--start-offset", type=int, metavar="N", help="First offset of it, by describe-producers.")
 @click.option("--outcome", type=click.Choice(["committed", "aborted"]), help="Outcome of the transaction.")
+@click.option(
+    "--transactional-id", metavar="ID", help="Id of the lane that has it open, by kafka-transactions.sh list."
+)
+@click.option("--of", multiple=True, metavar="TOPIC/PARTITION", help="Delay partition with records in it (of a lane).")
 def end_transaction_command(
     partition: str,
     place: str,
@@ -285,6 +289,8 @@ def end_transaction_command(
     producer_id: int | None,
     start_offset: int | None,
     outcome: str | None,
+    transactional_id: str | None,
+    of: tuple[str, ...],
 ) -> None:
     """End a transaction of a delay partition that the brokers have forgotten.
 
@@ -297,7 +303,11 @@ def end_transaction_command(
     name, number = parse_place(partition, "end-transaction", "orders.delay/0")
     topic = config.require_delay_topic(name, f"end-transaction {partition}: ")
     at = parse_place(place, "end-transaction", "orders/0")
-    command = ending.EndTransaction(config, reach.connect(config), topic, number, at)
+    prefix = f"{config.router.group_id}.lane."
+    if transactional_id is not None and not transactional_id.startswith(prefix):
+        raise click.UsageError(f"--transactional-id is for that of a lane, which begins with {prefix}")
+    sources = [parse_place(each, "end-transaction --of", "orders.delay/1") for each in of]
+    command = ending.EndTransaction(config, reach.connect(config), topic, number, at, transactional_id, sources)
     if producer_id is None or start_offset is None:
         _show_transaction(command, partition, config.bootstrap, as_json=as_json)
     else:

@@ -61,6 +61,13 @@ class RouterConfig(Section):
         le=10_000,
         description="Most time a due record waits to share a transaction with others.",
     )
+    lanes: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="Transactional producers that a process shares among its partitions, if it has more of these. One "
+        "transaction then releases due records of several partitions. 0: each partition has a producer of its own.",
+    )
     batch_records: Count = Field(
         50_000, ge=1, le=1_000_000, description="Most records released, or indexed, within one transaction."
     )

@@ -30,7 +30,7 @@ class Workers:
 
     def start(self, shared: Shared, partitions: Sequence[Partition]) -> None:
         """Start a worker for each partition, and divide the memory among all of them."""
-        shared.budget.partitions = len(self._workers) + len(partitions)
+        shared.budget.partitions = shared.lanes.partitions = len(self._workers) + len(partitions)
         for name, number in partitions:
             topic = shared.config.delay_topic(name)
             assert topic is not None, f"assigned {name}, which was not subscribed"

@@ -5,8 +5,9 @@ The state topic is compacted and has the partitions of its delay topic. In parti
 ======================  ===============================================================
 key                     value
 ======================  ===============================================================
-``progress``            C, W and S, watermarks of adopted buckets, the id of the delay topic it is all about, and
-                        which of the keys below there are, see :mod:`snapshots.state.inventory`
+``progress``            C, W and S, watermarks of adopted buckets, the id of the delay topic it is all about, which
+                        of the keys below there are, see :mod:`snapshots.state.inventory`, and who may write the
+                        state, see :mod:`snapshots.state.lane`
 ``rules``               the rules that decided [S, C) and the buckets, and from which offset each applied
 ``bucket/<id>``         one manifest per bucket, see :mod:`snapshots.segments.manifest`
 ``held/<offset>/<n>``   a record that was due and waits for its target, see :mod:`snapshots.state.held`
@@ -35,12 +36,13 @@ from index.named.transit import InTransit, Lot
 from index.pending.progress import Behind, Position, Progress, Skipped
 from index.rules.rule_history import RuleEpoch, RuleHistory
 from index.rules.rules import Rules
-from snapshots.envelope import Kind, key_text, unwrap, wrap
+from snapshots.envelope import Kind, claims, key_text, unwrap, wrap
 from snapshots.proto import state_pb2
 from snapshots.segments.manifest import MANIFEST_PREFIX, decode_manifest
 from snapshots.state.ending import ENDING_KEY, Ending, decode_ending
 from snapshots.state.held import HELD_PREFIX, HeldEntry, decode_held
 from snapshots.state.inventory import Inventory, inventory_message, inventory_of, refuse_other
+from snapshots.state.lane import LaneName, lane_message, lane_of
 from snapshots.state.mask import MASK_PREFIX, decode_mask
 from snapshots.state.transit import TRANSIT_PREFIX, decode_transit
 
@@ -58,7 +60,8 @@ class StoredState:
     ``inventory`` names the buckets and counts the held records that the state must have. It is None where 0.1.0 wrote
     the progress: then records that are gone from the state cannot be noticed.
     ``mask`` are the cancelled offsets. ``transit`` notes the records that were appended and not read yet. ``ending`` is
-    the transaction that an operator has begun to end.
+    the transaction that an operator has begun to end. ``lane`` is the lane that may write the state; None: the producer
+    of the partition's own transactional id.
     """
 
     progress: Progress
@@ -70,6 +73,7 @@ class StoredState:
     mask: FrozenBitMap64 = field(default_factory=FrozenBitMap64)
     transit: Mapping[Lot, tuple[InTransit, ...]] = field(default_factory=dict)
     ending: Ending | None = None
+    lane: LaneName | None = None
 
     def bucket_at(self, offset: int) -> Manifest | None:
         """Return the bucket whose range has this offset, if one has."""
@@ -87,7 +91,9 @@ class StoredState:
         return self.progress.watermark if bucket is None else self.progress.watermark_of(bucket.bucket_id)
 
 
-def encode_progress(progress: Progress, delay_topic_id: str, inventory: Inventory | None = None) -> bytes:
+def encode_progress(
+    progress: Progress, delay_topic_id: str, inventory: Inventory | None = None, lane: LaneName | None = None
+) -> bytes:
     """Value of the ``progress`` record; without an ``inventory`` the other keys of the state are not listed."""
     message = state_pb2.Progress(
         cursor=progress.cursor,
@@ -105,8 +111,9 @@ def encode_progress(progress: Progress, delay_topic_id: str, inventory: Inventor
         inventory=None if inventory is None else inventory_message(inventory),
         series_key=progress.series_key,
         cancelled=progress.cancelled,
+        lane=None if lane is None else lane_message(lane),
     )
-    return wrap(Kind.PROGRESS, message.SerializeToString())
+    return wrap(Kind.PROGRESS if lane is None else Kind.PROGRESS_IN_LANE, message.SerializeToString())
 
 
 def series_key_of(value: bytes) -> bytes:
@@ -115,6 +122,18 @@ def series_key_of(value: bytes) -> bytes:
         return _decode_progress(value)[0].series_key
     except FormatError:
         return b""
+
+
+def lane_in(records: Iterable[tuple[bytes | None, bytes | None]]) -> LaneName | None:
+    """Return the lane that the last progress of a state partition names, whether the state can be trusted or not."""
+    last = None
+    for key, value in records:
+        if key == PROGRESS_KEY:
+            last = value
+    try:
+        return None if last is None else _decode_progress(last)[3]
+    except FormatError:
+        return None
 
 
 def encode_history(history: RuleHistory) -> bytes:
@@ -150,7 +169,7 @@ def fold_state(
     missing = {PROGRESS_KEY, RULES_KEY} - set(latest)
     if missing:
         raise StateLostError(f"key {min(missing)!r} is missing from the state topic: part of the state was lost")
-    progress, delay_topic_id, inventory = _decode_progress(latest[PROGRESS_KEY])
+    progress, delay_topic_id, inventory, lane = _decode_progress(latest[PROGRESS_KEY])
     history = _decode_history(latest[RULES_KEY])
     buckets = tuple(sorted((manifest_of(*stored) for stored in manifests), key=_from_offset))
     if inventory is not None:
@@ -160,7 +179,7 @@ def fold_state(
     history.check(rules_needed_from(progress, buckets))
     found = decode_held(held), inventory, decode_mask(mask), decode_transit(transit)
     ending = decode_ending(latest[ENDING_KEY]) if ENDING_KEY in latest else None
-    return StoredState(progress, delay_topic_id, history, buckets, *found, ending)
+    return StoredState(progress, delay_topic_id, history, buckets, *found, ending, lane)
 
 
 def _refuse_unknown(keys: Collection[bytes | None]) -> None:
@@ -191,9 +210,11 @@ def _refuse_impossible(buckets: Sequence[Manifest], progress: Progress) -> None:
             raise FormatError(f"bucket {bucket_id} is catching up by the progress, and is not there")
 
 
-def _decode_progress(value: bytes) -> tuple[Progress, str, Inventory | None]:
+def _decode_progress(value: bytes) -> tuple[Progress, str, Inventory | None, LaneName | None]:
     message = state_pb2.Progress()
-    _parse(message, PROGRESS_KEY, Kind.PROGRESS, value)
+    kind = Kind.PROGRESS_IN_LANE if claims(value, Kind.PROGRESS_IN_LANE) else Kind.PROGRESS
+    _parse(message, PROGRESS_KEY, kind, value)
+    lane = lane_of(message.lane) if kind is Kind.PROGRESS_IN_LANE else None
     watermark = Position(message.watermark_due_ms, message.watermark_offset)
     behind = tuple(
         Behind(each.bucket_id, Position(each.watermark_due_ms, each.watermark_offset)) for each in message.catching_up
@@ -209,7 +230,7 @@ def _decode_progress(value: bytes) -> tuple[Progress, str, Inventory | None]:
     if not 0 <= progress.sealed_to <= progress.cursor:
         raise FormatError(f"progress says S={progress.sealed_to} and C={progress.cursor}; S must be in 0..C")
     inventory = inventory_of(message.inventory) if message.HasField("inventory") else None
-    return progress, message.delay_topic_id, inventory
+    return progress, message.delay_topic_id, inventory, lane
 
 
 def _decode_history(value: bytes) -> RuleHistory:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -17,6 +18,7 @@ from sidecar.engine.ownership.takeover import read_origin
 from sidecar.engine.release.rates import RateLimits
 from sidecar.kafka.client import admin as cluster
 from sidecar.kafka.client import clients
+from sidecar.kafka.writing.lanes import Lanes
 from sidecar.kafka.writing.target_directory import TargetDirectory
 from sidecar.metrics import Metrics
 from sidecar.process.host.budget import PayloadBudget
@@ -47,6 +49,7 @@ class RunningWorker(Worker):
             clock=clock,
             rates=RateLimits(clock.running_s, threading.Lock()),
             limits=limits,
+            lanes=Lanes(config.router.group_id, config.router.lanes, partial(clients.producer, config), clock),
         )
         super().__init__(shared, config.delay_topics[0], 0)
 

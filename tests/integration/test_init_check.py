@@ -333,7 +333,7 @@ def test_start_over_after_the_delay_topic_was_created_again(command: Command, ka
 
 def test_start_over_fences_the_owner(command: Command, kafka_admin: AdminClient) -> None:
     command("init", "--partitions", 1)
-    owner = clients.producer(command.config, command.topic, 0)
+    owner = clients.producer(command.config, clients.transactional_id(command.config, command.topic, 0))
     owner.init_transactions(30)
     owner.begin_transaction()
     owner.produce(f"{command.topic}.delay-state", b"late", b"late", partition=0)

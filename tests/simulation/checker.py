@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from index.protocol.record import Record
 from index.rules.rules import Rules
-from snapshots.envelope import Kind, unwrap
+from snapshots.envelope import Kind, kind_of, unwrap
 from snapshots.proto import state_pb2
 from snapshots.state.state import PROGRESS_KEY, RULES_KEY
 from tests.simulation.answers import Answers
@@ -218,7 +218,7 @@ class Checker:
     def _numbers_after(self, transaction: Transaction) -> Numbers:
         for key, value in transaction.state:
             if key == PROGRESS_KEY and value is not None:
-                stored = state_pb2.Progress.FromString(unwrap(Kind.PROGRESS, value))
+                stored = state_pb2.Progress.FromString(unwrap(kind_of(value), value))
                 return Numbers(stored.cursor, (stored.watermark_due_ms, stored.watermark_offset), stored.sealed_to)
         return self._numbers
 

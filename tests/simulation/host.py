@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from confluent_kafka import KafkaError
 
@@ -47,14 +47,18 @@ from sidecar.engine.release.shortening import is_shortened
 from sidecar.engine.release.transaction import Outcome, Refusals, Result, Transaction, Transactions
 from sidecar.kafka.client.connections import ConnectionLostError
 from sidecar.kafka.reading.tails import Fetch
+from sidecar.kafka.writing.lane import Lane
+from sidecar.kafka.writing.lanes import Member
 from sidecar.kernel.choice import Kernel
 from sidecar.metrics import Metrics
 from sidecar.process.host.budget import PayloadBudget
 from sidecar.zones import zone_of
-from snapshots.state.state import StoredState, fold_state
+from snapshots.state.lane import LaneName
+from snapshots.state.state import StoredState, fold_state, lane_in
 from tests.simulation import world
 from tests.simulation.fetching import PageReader, Pool, Reader, record_of
 from tests.simulation.jobs import Watch
+from tests.simulation.process import SimulatedProducer
 from tests.simulation.refusing import TOO_LARGE, Refusing
 from tests.simulation.settings import SimulatedSettings, Surroundings
 from tests.simulation.workload import DEFAULT_TARGET, TARGETS
@@ -62,6 +66,7 @@ from tests.simulation.world import (
     BACKFILL_PLACE,
     DELAY_PLACE,
     DELAY_TOPIC,
+    OWN_ID,
     RECEIPTS_PLACE,
     REJECTED,
     SNAPSHOTS_PLACE,
@@ -186,7 +191,10 @@ class Host:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        self.epoch = -1
+        self._own = SimulatedProducer(around.store, OWN_ID)
+        self._member: Member | None = None
+        self.lane: SimulatedLane | None = None
+        self.is_apart = False
         self.reads = 30
         self.directory = SimulatedDirectory(around.store.refusing)
         self.codec = KERNEL.codec
@@ -210,12 +218,26 @@ class Host:
 
     def is_owner(self) -> bool:
         """Say whether the partition still belongs to this router."""
-        return self.epoch == self._around.store.epoch
+        return self._own.epoch == self._around.store.epoch
 
     def fence(self) -> None:
-        """Fence the other owners, so that only this router's transactions are committed."""
-        self.epoch = self._around.store.fence()
+        """Fence the other owners by the partition's own id, and join a lane if the process has lanes."""
+        self._own.init()
         self._around.faults.point("fence")
+        self._member = self._around.process.join()
+        if self._member is not None:
+            self.lane = SimulatedLane(self._around, self, self._member)
+            self._around.faults.point("lane")
+
+    def leave(self) -> None:
+        """Leave the lane at the end of the ownership."""
+        if self._member is not None:
+            self._around.process.lanes.leave(self._member)
+
+    def set_apart(self) -> None:
+        """Leave the lane soon, because the partition holds up the others."""
+        self._around.process.lanes.set_apart(DELAY_PLACE)
+        self.is_apart = self.lane is not None
 
     def look_again(self, doubts: Doubts) -> "Future[Doubts]":
         answer: Future[Doubts] = Future()
@@ -224,14 +246,17 @@ class Host:
 
     def new_series_key(self) -> bytes:
         """Return a key that differs for each owner."""
-        return b"key %d" % self.epoch
+        return b"key %d" % self._own.epoch
 
     def standing(self) -> "SimulatedStanding":
-        return SimulatedStanding(self._around)
+        return SimulatedStanding(self._around, self._member)
 
     def transactions(self, _: Origin) -> Transactions:
-        """Return transactions of the owner that this router believes to be."""
-        return SimulatedTransactions(self._around, self)
+        """Return transactions of the partition's own id."""
+        if self.lane is not None:
+            # Another router may take over between the look at the state and the note of the lane.
+            self._around.faults.point("state read", rare=True)
+        return SimulatedTransactions(self._around, self, self._own)
 
     def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: IdPlaces) -> Intake:
         """Return an intake of the modelled log, in the thread of the worker."""
@@ -272,11 +297,37 @@ class Host:
         return done
 
 
+class SimulatedLane:
+    """The lane that the partition has joined."""
+
+    def __init__(self, around: Surroundings, host: Host, member: Member) -> None:
+        self._around = around
+        self._host = host
+        self._member = member
+        self.name = member.name
+
+    def transactions(self, _: Origin) -> Transactions:
+        """Return transactions of the lane."""
+        producer = cast("SimulatedProducer", self._member.lane.producer)
+        return SimulatedTransactions(self._around, self._host, producer, self._member.lane)
+
+
 class SimulatedStanding:
     """The state that a take-over reads."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: Surroundings, member: Member | None = None) -> None:
         self._around = around
+        self._member = member
+
+    def lane(self) -> LaneName | None:
+        """Return the lane that the state names."""
+        return lane_in(self._around.store.state)
+
+    def end(self, lane: LaneName) -> bool:
+        """Fence a lane, by the registry of the process."""
+        could_write = self._around.process.end(lane, self._member)
+        self._around.faults.point("former lane", rare=could_write)
+        return could_write
 
     def delay_topic_id(self) -> str:
         """Return a constant: the topic is never created again."""
@@ -406,15 +457,29 @@ class SimulatedAhead:
 
 
 class SimulatedTransactions:
-    """Commits transactions to the modelled store."""
+    """Commits transactions to the modelled store; ``lane`` is the lane whose producer writes them, if one does."""
 
-    def __init__(self, around: Surroundings, host: Host) -> None:
+    def __init__(self, around: Surroundings, host: Host, producer: SimulatedProducer, lane: Lane | None = None) -> None:
         self._around = around
         self._host = host
+        self._producer = producer
+        self._lane = lane
         self._refused: set[int] = set()
 
     def commit(self, transaction: Transaction) -> Result:
-        """Commit with a random outcome."""
+        """Commit with a random outcome; an unknown one, and a fence, end the lane."""
+        if self._lane is None:
+            return self._commit(transaction)
+        if self._lane.has_ended or self._around.process.is_lucky(self._around.faults.lane_chance):
+            # Another partition of the lane has met an unknown outcome.
+            self._lane.end()
+            return Result(Outcome.UNKNOWN, error=world.UnknownOutcomeError())
+        result = self._commit(transaction)
+        if result.outcome in (Outcome.UNKNOWN, Outcome.FENCED):
+            self._lane.end()
+        return result
+
+    def _commit(self, transaction: Transaction) -> Result:
         around = self._around
         around.faults.point("plan")
         self._refused = {each.offset for each in transaction.appended if self._is_refused(each.offset)}
@@ -456,6 +521,7 @@ class SimulatedTransactions:
 
     def find_refused(self, transaction: Transaction, within_s: float) -> Refusals:
         """Find the records that are too large for their topics, and refuse some of the moved ones."""
+        self._host.set_apart()
         refusing = self._around.store.refusing
         found = refusing.find(transaction, REJECTED, RECEIPTS_PLACE[0], within_s)
         large = {each.offset for each in transaction.appended if refusing.is_too_large(DELAY_TOPIC, each.record)}
@@ -479,13 +545,15 @@ class SimulatedTransactions:
 
     def has_lost_connection(self) -> bool:
         """Say whether the end of the last transaction may still be on its way, so that no other one may begin."""
-        return self._around.store.has_lost_connection(self._host.epoch)
+        return self._around.store.has_lost_connection(self._held)
+
+    @property
+    def _held(self) -> world.Held:
+        return world.Held(self._producer.transactional_id, self._producer.epoch)
 
     def apply(self, written: world.Transaction) -> list[int]:
-        """Commit as the owner that this router believes to be. Return the offsets of the records in the snapshots
-        topic.
-        """
-        return self._around.store.commit(self._host.epoch, written)
+        """Commit by the producer. Return the offsets of the records in the snapshots topic."""
+        return self._around.store.commit(self._held, written)
 
 
 class _Message:

@@ -2,14 +2,32 @@
 
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from index.rules.rules import Rules
+from sidecar.kafka.client.connections import ConnectionLostError
 from tests.simulation.serving import Serving
 from tests.simulation.settings import Surroundings
-from tests.simulation.world import Faults
+from tests.simulation.world import (
+    AbortedError,
+    CrashedError,
+    Faults,
+    FencedError,
+    OutOfRangeError,
+    RecordRefusedError,
+    UnknownOutcomeError,
+)
 
 HEARS_AT_ONCE = 0.6
+ORDERLY = 0.7
+"""The share of ends of a worker that give the state back, if it is written by a lane."""
+
+INTERRUPTIONS = (
+    *(CrashedError, UnknownOutcomeError, AbortedError, RecordRefusedError, FencedError, OutOfRangeError),
+    ConnectionLostError,
+)
+"""The errors after which a router discards all knowledge of the partition."""
 
 
 @dataclass(eq=False)
@@ -31,13 +49,30 @@ class Member:
 
     def end(self) -> None:
         """Discard all knowledge of the partition."""
+        if self.serving is not None:
+            self.serving.leave()
         self.serving = None
+
+    def end_by(self, interruption: BaseException) -> None:
+        """Discard all knowledge of the partition; if the router was killed, start its process anew."""
+        self.end()
+        if isinstance(interruption, CrashedError):
+            self.around.process = self.around.process.anew()
+
+    def give_back(self) -> None:
+        """End in an orderly way, if no fault comes between."""
+        if self.serving is not None:
+            with suppress(*INTERRUPTIONS):
+                self.serving.owned.give_back()
+        self.end()
 
     def hear(self, *, assigned: bool) -> None:
         """Take in a decision of the group: start or end the worker."""
         if assigned and not self.is_told:
             self.may_fence = True
-        if not assigned:
+        if not assigned and self.around.process.is_lucky(ORDERLY):
+            self.give_back()
+        elif not assigned:
             self.end()
         self.is_told = assigned
 

@@ -15,7 +15,6 @@ from index.rules.rule_history import RuleHistory
 from index.rules.rules import Rules
 from sidecar.config.retention import FOREVER_MS, Retention
 from sidecar.engine.release.rates import TargetLimit
-from sidecar.kafka.client.connections import ConnectionLostError
 from snapshots.state.inventory import NOTHING_STORED
 from snapshots.state.staged import STAGED_PREFIX
 from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
@@ -24,7 +23,8 @@ from tests.simulation.checker import Checker, Violation
 from tests.simulation.forgetting import SHARE, Brokers
 from tests.simulation.host import FREE_PLACES, INDISPENSABLE, TOPIC_ID
 from tests.simulation.jobs import Job
-from tests.simulation.members import Group, Member
+from tests.simulation.members import INTERRUPTIONS, Group, Member
+from tests.simulation.process import some_process
 from tests.simulation.refusing import some_refusing
 from tests.simulation.replacing import Wrong, playing
 from tests.simulation.serving import Serving
@@ -48,17 +48,11 @@ from tests.simulation.world import (
     REJECTED,
     START_MS,
     STATE_PLACE,
-    AbortedError,
     Clock,
-    CrashedError,
     DelayLog,
     Faults,
-    FencedError,
-    OutOfRangeError,
     OwnClock,
-    RecordRefusedError,
     Store,
-    UnknownOutcomeError,
 )
 
 STEPS = 240
@@ -66,12 +60,8 @@ SETTLE_ROUNDS = 400
 MOST_AHEAD_MS = 100
 LONGEST_PAUSE_MS = 1 << 40
 OTHERS_CHANCE = 0.4
-_INTERRUPTIONS = (
-    *(CrashedError, UnknownOutcomeError, AbortedError, RecordRefusedError, FencedError, OutOfRangeError),
-    ConnectionLostError,
-)
 _OTHER_FAULTS = ("killed", "given to", "a segment was", "expired", "the state has lost")
-_FAULTS = (*(each.__name__ for each in _INTERRUPTIONS), *_OTHER_FAULTS)
+_FAULTS = (*(each.__name__ for each in INTERRUPTIONS), *_OTHER_FAULTS)
 _REFUSALS = (RefusedError, FormatError)
 _PLACEMENTS: tuple[PlacementRule, ...] = ("inline", "pointer", "auto")
 _ACTIONS = {
@@ -92,6 +82,7 @@ _ACTIONS = {
     "brokers": 0,
     "retention": 0,
     "topics": 0,
+    "lanes": 0,
 }
 RECURS_SHARE = 0.4
 """The share of runs in which schedules recur."""
@@ -119,6 +110,9 @@ TOPICS_WEIGHT = 2
 UNREADABLE_SHARE = 0.15
 UNREADABLE_CHANCE = 0.1
 """The share of runs in which producers write batches that no client can read, and the chance of one."""
+
+LANES_WEIGHT = 1
+"""The weight of a fence of a lane, in runs in which processes have lanes."""
 
 SHORTEN_SHARE = 0.3
 SHORTEN_WEIGHT = 1
@@ -180,8 +174,9 @@ class Run:
         self._around.refuses_moves = self._names and self._chaining.random() < CHAIN_SHARE
         self._around.store.begin(first_state(self._rules_used[0]))
         self._around.store.log = self._around.log
+        process = some_process(seed, store, faults)
         members = [
-            Member(number, replace(self._around, clock=OwnClock(self._clock)))
+            Member(number, replace(self._around, clock=OwnClock(self._clock), process=process.anew()))
             for number in range(self._rng.choice([1, 1, 2, 2, 3]))
         ]
         self._group = Group(self._rng, faults, members)
@@ -196,7 +191,9 @@ class Run:
         # A damaged segment over a batch that nobody can read cannot be repaired.
         unreadable = random.Random(f"{seed}, batches that cannot be read by any client")
         self._unreadable = unreadable if unreadable.random() < UNREADABLE_SHARE and not self._damages else None
-        self._actions |= _actions_of(seed, forgets=forgets, refuses=refusing.luck is not None)
+        self._actions |= _actions_of(
+            seed, forgets=forgets, refuses=refusing.luck is not None, lanes=process.luck is not None
+        )
         self._jobs: list[Iterator[str]] = []
         self._cursors = [FIRST_OFFSET]
         self._latest_ms = self._clock.now_ms
@@ -259,6 +256,7 @@ class Run:
             "brokers": self._let_brokers_be,
             "retention": self._change_retention,
             "topics": self._delete_or_make_topics,
+            "lanes": self._fence_lane,
         }[action]()
 
     def _round(self) -> None:
@@ -292,9 +290,19 @@ class Run:
         self._start_anew(member)
 
     def _start_anew(self, member: Member) -> None:
+        member.end()
+        member.around.process = member.around.process.anew()
         member.hear(assigned=False)
         member.use(self._rules_used[-1])
         self._group.tell(member)
+
+    def _fence_lane(self) -> None:
+        """Let another process take over another partition of a lane, and fence the lane."""
+        hosts = [member.serving.host for member in self._group.members if member.serving is not None]
+        lanes = [host.lane.name.transactional_id for host in hosts if host.lane is not None]
+        if lanes:
+            self._around.store.fence(self._rng.choice(lanes))
+            self._note("a lane was fenced")
 
     def _rebalance(self) -> None:
         others = [member for member in self._group.members if member is not self._group.owner]
@@ -402,9 +410,9 @@ class Run:
         self._acting.append(member)
         try:
             self._go_round(member)
-        except _INTERRUPTIONS as interruption:
+        except INTERRUPTIONS as interruption:
             self._note(repr(interruption), member)
-            member.end()
+            member.end_by(interruption)
         except NotYetError as waits:
             self._note(repr(waits), member)
             member.end()
@@ -446,6 +454,10 @@ class Run:
             self._note(f"took over: {member.serving.owned.ledger.committed}", member)
         serving = member.serving
         serving.turn(self._rng.choice(self._reads), self._rng.choice([0, 1, 3, 30]))
+        if serving.host.is_apart:
+            self._note("leaves the lane", member)
+            member.give_back()
+            return
         ledger = serving.owned.ledger
         self._note(f"round: {ledger.committed}, buckets {sorted(ledger.parts.buckets)}", member)
         if serving.host.is_owner() and not ledger.replaying:
@@ -519,7 +531,7 @@ class Run:
         self.trace.append(event if member is None else f"{member.number}| {event}")
 
 
-def _actions_of(seed: int, *, forgets: bool, refuses: bool) -> dict[str, int]:
+def _actions_of(seed: int, *, forgets: bool, refuses: bool, lanes: bool) -> dict[str, int]:
     """Return the actions that not every run has, and their weights."""
     # Random generators of their own, so that the rest of the run stays the same without them.
     loses = random.Random(f"{seed}, loses").random() < LOSE_SHARE
@@ -529,6 +541,7 @@ def _actions_of(seed: int, *, forgets: bool, refuses: bool) -> dict[str, int]:
         "brokers": BROKERS_WEIGHT * forgets,
         "retention": SHORTEN_WEIGHT * shortens,
         "topics": TOPICS_WEIGHT * refuses,
+        "lanes": LANES_WEIGHT * lanes,
     }
 
 

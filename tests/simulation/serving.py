@@ -35,8 +35,12 @@ class Serving:
         self._around = around
         self._checks = checks
         self.host = (make_host or Host)(around)
-        self.host.fence()
-        self.owned = owned_partition.take_over(self.host)
+        try:
+            self.host.fence()
+            self.owned = owned_partition.take_over(self.host)
+        except BaseException:
+            self.host.leave()
+            raise
         self.rounds = rounds.Rounds(self.host.context, self.owned, SimulatedSize(around.faults), 30)
 
     @property
@@ -57,6 +61,10 @@ class Serving:
                 self.owned.maintain()
         if self._checks:
             self.owned.ledger.check()
+
+    def leave(self) -> None:
+        """Leave the lane, after the end of the ownership."""
+        self.host.leave()
 
     def close(self) -> None:
         self.owned.close()

@@ -10,6 +10,7 @@ from sidecar.engine.limits import Limits
 from sidecar.engine.ownership.settings import TopicSettings
 from sidecar.engine.release.expiry import NEVER_EXPIRES
 from sidecar.engine.release.rates import TargetLimit
+from tests.simulation.process import SimulatedProcess
 from tests.simulation.smaller import SMALL
 from tests.simulation.world import DelayLog, Faults, OwnClock, Store
 
@@ -21,7 +22,7 @@ class Surroundings:
     ``trims``: routers remove records that they do not need any more from the log. ``gated`` and ``paused`` come from
     the policies: the limits of targets, and the time at which the pause of the delay topic ends by itself, empty
     without a pause. ``refuses_moves``: the delay topic refuses some moved schedules. ``retention`` has one element, the
-    present retention of the delay topic.
+    present retention of the delay topic. ``process`` has the lanes of one router.
     """
 
     clock: OwnClock
@@ -37,6 +38,7 @@ class Surroundings:
     paused: list[int] = field(default_factory=list)
     refuses_moves: bool = False
     retention: list[Retention] = field(default_factory=lambda: [Retention(FOREVER_MS)])
+    process: SimulatedProcess = field(default_factory=lambda: SimulatedProcess(None))
 
 
 class SimulatedSettings:

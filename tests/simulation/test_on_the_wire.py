@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
 from index.protocol.headers import NATIVE, StrippedNames
 from index.rules.rule_history import RuleHistory
+from sidecar.kafka.client.connections import RenewableProducer
 from sidecar.kafka.writing.kafka_transactions import KafkaTransactions
+from sidecar.kafka.writing.lane import Lane
 from sidecar.kafka.writing.writer import PartitionWriter
 from snapshots.state.inventory import Inventory
 from snapshots.state.mask import decode_mask
@@ -34,7 +37,9 @@ def play(broker: MockBroker) -> Playbook:
         def transactions(self, _: object) -> KafkaTransactions:
             stripped = StrippedNames(alias.name for alias in NATIVE)
             writer = PartitionWriter(broker.producer, self.context.topic, 0, stripped, TOPIC_ID)
-            return KafkaTransactions(writer, self.context.clock, compresses=False)
+            return KafkaTransactions(
+                Lane(cast("RenewableProducer", broker.producer)), writer, self.context.clock, compresses=False
+            )
 
     return Playbook(make_host=Wired)
 

@@ -18,10 +18,15 @@ from tests.simulation.refusing import TOO_LARGE, Refusing
 START_MS = 1_800_000_000_000
 FIRST_OFFSET = 500
 RARE_FACTOR = 12
+LANE_CHANCE = 0.05
+"""The chance that another partition has ended the lane of the partition before a transaction."""
+
 DELAY_TOPIC = "d"
 REJECTED = "d.rejected"
 STATE_PLACE, SNAPSHOTS_PLACE, BACKFILL_PLACE = ("d.delay-state", 0), ("d.delay-snapshots", 0), ("d.delay-backfill", 0)
 DELAY_PLACE, RECEIPTS_PLACE = (DELAY_TOPIC, 0), ("d.receipts", 0)
+OWN_ID = "g.d.0"
+"""The transactional id of the partition itself."""
 
 
 AT_RELEASE = ("is no longer allowed", "does not exist", TOO_LARGE.message)
@@ -276,13 +281,14 @@ class Faults:
         self.slow_chance = rng.choice([0.0, 0.5, 0.9])
         self.stale_chance = rng.choice([0.0, 0.3])
         self.meanwhile_chance = rng.choice([0.0, 0.0, 0.05])
+        self.lane_chance = LANE_CHANCE
         self.meanwhile: Callable[[], None] = lambda: None
 
     def stop(self) -> None:
         """Let everything succeed from now on."""
         self.crash_chance = self.abort_chance = self.unknown_chance = self.repeat_chance = 0.0
         self.refuse_chance = self.unread_chance = self.slow_chance = 0.0
-        self.stale_chance = self.meanwhile_chance = 0.0
+        self.stale_chance = self.meanwhile_chance = self.lane_chance = 0.0
 
     def point(self, after: str, *, rare: bool = False) -> None:
         """Perhaps die after the named effect, or let another router act; a rare effect makes both likelier."""
@@ -318,23 +324,32 @@ def _written(transaction: Transaction) -> Iterator[tuple[str, Record | None]]:
         yield RECEIPTS_PLACE[0], answer.record
 
 
-class _Astray(NamedTuple):
-    """A repeated request to end a transaction of this epoch, whose first copy is still on its way."""
+class Held(NamedTuple):
+    """A transactional id and an epoch, by which a producer writes until it is fenced."""
 
+    transactional_id: str
     epoch: int
+
+
+class _Astray(NamedTuple):
+    """A repeated request to end a transaction of this producer, whose first copy is still on its way."""
+
+    producer: Held
     commits: bool
 
 
 class Store:
-    """Target, rejected, state, snapshots and backfill topics of one partition, for one fenced producer and for jobs."""
+    """Target, rejected, state, snapshots and backfill topics of one partition, for producers of several transactional
+    ids and for jobs.
+    """
 
     def __init__(self, faults: Faults, brokers: Brokers | None = None, refusing: Refusing | None = None) -> None:
         self._faults = faults
         self.refusing = refusing or Refusing()
         self.brokers = brokers or Brokers(faults.rng, forget=False)
-        self._in_doubt: Transaction | None = None
+        self._in_doubt: dict[str, Transaction] = {}
         self._astray: _Astray | None = None
-        self.epoch = 0
+        self._epochs: dict[str, int] = {}
         self.state: list[tuple[bytes, bytes | None]] = []
         # The state without the loss of any record.
         self._whole: dict[bytes, bytes] = {}
@@ -368,65 +383,74 @@ class Store:
         self.snapshots_end += 1
         return self.snapshots_end - 1
 
-    def fence(self) -> int:
-        """Shut every other producer out, and settle a commit whose answer was lost, one way or the other."""
-        self.epoch += 1
-        settled, self._in_doubt = self._in_doubt, None
+    @property
+    def epoch(self) -> int:
+        """The epoch of the last producer of the partition's own id."""
+        return self._epochs.get(OWN_ID, 0)
+
+    def present(self, transactional_id: str) -> Held:
+        """Return the producer of an id that is not fenced."""
+        return Held(transactional_id, self._epochs.get(transactional_id, 0))
+
+    def fence(self, transactional_id: str = OWN_ID) -> int:
+        """Shut the other producers of an id out, and settle a commit whose answer was lost, one way or the other."""
+        epoch = self._epochs[transactional_id] = self._epochs.get(transactional_id, 0) + 1
+        settled = self._in_doubt.pop(transactional_id, None)
         if settled is not None and self._faults.rng.random() < 0.5:
             self._apply(settled)
-        return self.epoch
+        return epoch
 
-    def commit(self, epoch: int, transaction: Transaction) -> list[int]:
+    def commit(self, producer: Held, transaction: Transaction) -> list[int]:
         """Make a transaction visible as a whole, or raise the reason; return the offsets of its segments.
 
         A transaction may be torn if the client had to repeat the request that ended the previous one: see
         ``has_lost_connection``.
         """
-        if epoch != self.epoch:
+        if producer != self.present(producer.transactional_id):
             raise FencedError
-        if self.has_lost_connection(epoch) and self._faults.rng.random() < 0.5:
+        if self.has_lost_connection(producer) and self._faults.rng.random() < 0.5:
             return self._torn(transaction)
         if not self.brokers.written(_places(transaction)):
             raise UnknownOutcomeError
         if any(self.refusing.refuses(topic, record) for topic, record in _written(transaction)):
-            self._abort(transaction)
+            self._abort(producer, transaction)
             raise RecordRefusedError
         # A copy of the key of series is too small to be refused.
         has_segments = any(value is not None and key != COPY_KEY for key, value in transaction.snapshots)
         if has_segments and self._faults.rng.random() < self._faults.refuse_chance:
-            self._abort(transaction)
+            self._abort(producer, transaction)
             raise SegmentsRefusedError
         # A producer must give up a transaction in doubt; the next producer finds it committed or aborted.
         luck = self._faults.rng.random()
         if luck < self._faults.abort_chance:
-            self._abort(transaction)
+            self._abort(producer, transaction)
             raise AbortedError
         if luck < self._faults.abort_chance + self._faults.unknown_chance:
-            self._in_doubt = transaction
+            self._in_doubt[producer.transactional_id] = transaction
             raise UnknownOutcomeError
-        self._perhaps_repeated(commits=True)
-        self._end(transaction, commits=True)
+        self._perhaps_repeated(producer, commits=True)
+        self._end(producer, transaction, commits=True)
         return self._apply(transaction)
 
-    def has_lost_connection(self, epoch: int) -> bool:
-        """Say whether the producer of this epoch has lost a connection, and repeated a request that it sent over it."""
-        return self._astray is not None and self._astray.epoch == epoch
+    def has_lost_connection(self, producer: Held) -> bool:
+        """Say whether this producer has lost a connection, and repeated a request that it sent over it."""
+        return self._astray is not None and self._astray.producer == producer
 
-    def _abort(self, transaction: Transaction) -> None:
+    def _abort(self, producer: Held, transaction: Transaction) -> None:
         if transaction.appended:
             # The appended records stay as a gap, and so does the marker.
             self.log.end += len(transaction.appended) + 1
-        self._perhaps_repeated(commits=False)
-        self._end(transaction, commits=False)
+        self._perhaps_repeated(producer, commits=False)
+        self._end(producer, transaction, commits=False)
 
-    def _end(self, transaction: Transaction, *, commits: bool) -> None:
+    def _end(self, producer: Held, transaction: Transaction, *, commits: bool) -> None:
         """Write the markers; if one is lost, the producer has lost its connection to that broker, too."""
         if self.brokers.ended(_places(transaction)):
-            self._astray = _Astray(self.epoch, commits)
+            self._astray = _Astray(producer, commits)
 
-    def _perhaps_repeated(self, *, commits: bool) -> None:
+    def _perhaps_repeated(self, producer: Held, *, commits: bool) -> None:
         if self._faults.rng.random() < self._faults.repeat_chance:
-            self._astray = _Astray(self.epoch, commits)
+            self._astray = _Astray(producer, commits)
 
     def _torn(self, transaction: Transaction) -> list[int]:
         """Let the first copy arrive when half of this transaction is written, so that it ends that half alone."""

@@ -6,6 +6,7 @@ mistake:
 * here: cursor, watermark and transactions
 * :mod:`.wrong_buckets`: the router's own buckets
 * :mod:`.wrong_adopting`: buckets that were adopted
+* :mod:`.wrong_lanes`: producers that several partitions share
 * :mod:`.wrong_owning`: other owners, retention, and the content of a record
 * :mod:`.wrong_recurring`: recurring schedules
 * :mod:`.wrong_naming`: cancelled and replaced schedules
@@ -44,6 +45,7 @@ from tests.simulation import (
     wrong_buckets,
     wrong_doubts,
     wrong_ids,
+    wrong_lanes,
     wrong_moving,
     wrong_naming,
     wrong_owning,
@@ -329,7 +331,7 @@ class AnswerTrusted(Wrong):
 
 class _Unfenced(SimulatedTransactions):
     def apply(self, written: world.Transaction) -> list[int]:
-        return self._around.store.commit(self._around.store.epoch, written)
+        return self._around.store.commit(self._around.store.present(self._held.transactional_id), written)
 
 
 class NotFenced(Wrong):
@@ -380,6 +382,7 @@ ALL: tuple[type[Wrong], ...] = (
     *wrong_buckets.ALL,
     *wrong_adopting.ALL,
     *wrong_owning.ALL,
+    *wrong_lanes.ALL,
     *wrong_recurring.ALL,
     *wrong_naming.ALL,
     *wrong_ids.ALL,

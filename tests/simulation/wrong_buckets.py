@@ -26,9 +26,8 @@ from sidecar.engine.release.transaction import Request
 from snapshots.segments.manifest import MANIFEST_PREFIX, manifest_key
 from snapshots.segments.rows import RowPacker
 from snapshots.segments.segment import StoredEntry
-from tests.simulation.host import SMALL_RUNS, Host, SimulatedTransactions
+from tests.simulation.host import SMALL_RUNS, SimulatedTransactions
 from tests.simulation.replacing import OWNED, Wrong
-from tests.simulation.settings import Surroundings
 from tests.simulation.world import AbortedError, SegmentsRefusedError, Transaction
 
 
@@ -125,8 +124,8 @@ class TrimsOneBucketTooMany(Wrong):
 
 
 class _ManifestFirst(SimulatedTransactions):
-    def __init__(self, around: Surroundings, host: Host) -> None:
-        super().__init__(around, host)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         self._behind: list[tuple[bytes, bytes | None]] = []
 
     def apply(self, written: Transaction) -> list[int]:

@@ -15,7 +15,7 @@ from sidecar.engine.release.plan import Plan
 from sidecar.engine.release.releaser import Releaser
 from sidecar.engine.release.screening import Screening, Stage
 from sidecar.engine.release.transaction import Transaction
-from snapshots.envelope import Kind, unwrap, wrap
+from snapshots.envelope import kind_of, unwrap, wrap
 from snapshots.proto import state_pb2
 from snapshots.state.state import PROGRESS_KEY, StoredState, fold_state
 from tests.simulation.host import Host, SimulatedStanding
@@ -57,9 +57,9 @@ def _saying_nothing(key: bytes, value: bytes | None) -> tuple[bytes, bytes | Non
     """Return the record without the inventory of the state, as routers wrote it before progress had one."""
     if key != PROGRESS_KEY or value is None:
         return key, value
-    message = state_pb2.Progress.FromString(unwrap(Kind.PROGRESS, value))
+    message = state_pb2.Progress.FromString(unwrap(kind_of(value), value))
     message.ClearField("inventory")
-    return key, wrap(Kind.PROGRESS, message.SerializeToString())
+    return key, wrap(kind_of(value), message.SerializeToString())
 
 
 class BeginningNotMissed(Wrong):

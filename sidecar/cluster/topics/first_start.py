@@ -82,7 +82,7 @@ def _is_empty(config: Config, admin: AdminClient, topic: DelayTopicConfig, parti
 
 
 def _write(config: Config, admin: AdminClient, topic: DelayTopicConfig, partition: int) -> None:
-    producer = fenced_producer(config, topic, partition)
+    producer = fenced_producer(config, admin, topic, partition)
     if not state_keys(config, topic, partition, admin):
         write_fresh(config, admin, topic, partition, producer, ())
 

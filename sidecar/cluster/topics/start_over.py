@@ -34,8 +34,9 @@ from sidecar.kafka.client.admin import TopicFacts, log_range, parse_place, topic
 from sidecar.kafka.client.errors import Verdict, classify, error_of
 from sidecar.kafka.reading.scan import read_settled
 from snapshots.state.inventory import Inventory
+from snapshots.state.lane import LaneName
 from snapshots.state.mask import mask_records
-from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
+from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress, lane_in
 from snapshots.state.transit import encode_transit
 
 ATTEMPTS: Final = 3
@@ -110,15 +111,30 @@ def _parse(config: Config, place: str) -> tuple[DelayTopicConfig, int]:
 
 def _replace_state(config: Config, admin: AdminClient, planned: StartOver) -> None:
     topic, partition = planned.topic, planned.partition
-    producer = fenced_producer(config, topic, partition)
+    producer = fenced_producer(config, admin, topic, partition)
     write_fresh(config, admin, topic, partition, producer, state_keys(config, topic, partition, admin))
 
 
-def fenced_producer(config: Config, topic: DelayTopicConfig, partition: int) -> Producer:
+def fenced_producer(config: Config, admin: AdminClient, topic: DelayTopicConfig, partition: int) -> Producer:
     """Return a producer that has fenced the owner of the partition, so that its state changes no more."""
-    producer = clients.producer(config, topic.name, partition)
+    producer = _fencing(config, clients.transactional_id(config, topic.name, partition))
+    ended: set[LaneName] = set()
+    while (lane := _lane(config, admin, topic, partition)) is not None and lane not in ended:
+        _fencing(config, lane.transactional_id)
+        ended.add(lane)
+        _wait_until_visible(admin, topic.state, partition)
+    return producer
+
+
+def _fencing(config: Config, transactional_id: str) -> Producer:
+    producer = clients.producer(config, transactional_id)
     producer.init_transactions(INIT_TIMEOUT_S)
     return producer
+
+
+def _lane(config: Config, admin: AdminClient, topic: DelayTopicConfig, partition: int) -> LaneName | None:
+    """Return the lane that the state names (:mod:`sidecar.engine.ownership.lanes`)."""
+    return lane_in((each.key, each.value) for each in read_settled(config, topic.state, partition, admin))
 
 
 def write_fresh(

@@ -2,5 +2,6 @@
 
 Begin with :mod:`sidecar.engine.ownership.takeover`, then :mod:`sidecar.engine.ownership.owned_partition` and
 :mod:`sidecar.engine.ownership.rounds`. All of them reach Kafka only through :mod:`sidecar.engine.ownership.ports`;
-:mod:`sidecar.process.host.worker` is the thread that runs them.
+:mod:`sidecar.process.host.worker` is the thread that runs them. :mod:`sidecar.engine.ownership.lanes` tells who may
+write the state.
 """

@@ -15,6 +15,7 @@ from sidecar.engine.context import PartitionContext
 from sidecar.engine.release.transaction import Outcome, Request, Transaction, Transactions, state_of
 from snapshots.state.held import HeldEntry
 from snapshots.state.inventory import InventoryKeeper
+from snapshots.state.lane import LaneName
 from snapshots.state.mask import mask_records
 from snapshots.state.state import StoredState
 from snapshots.state.transit import encode_transit
@@ -30,6 +31,7 @@ class Origin:
     * ``restored``: keys and offsets of the staged records that the state was made from, if a job has made it anew.
     * ``changed``: the names of the differences between the rules and the rules of the last owner.
     * ``stale``: keys of the state that the first transaction removes.
+    * ``lane``: the lane that may write the state, unless it has ended.
     * ``state_starts_at``: the first offset of the state partition, if the state has no inventory, else 0. Compaction
       leaves it at 0. Beyond 0, records were removed that may have been part of the state.
     """
@@ -47,6 +49,7 @@ class Origin:
     changed: tuple[str, ...] = ()
     stale: tuple[bytes, ...] = ()
     state_starts_at: int = 0
+    lane: LaneName | None = None
 
     def with_series_key(self, new: Callable[[], bytes]) -> "Origin":
         """Return the origin with a key that signs the next occurrences of recurring schedules; new if it has none."""
@@ -88,8 +91,11 @@ class _Nobody:
         """Do nothing."""
 
 
-def write_origin(transactions: Transactions, origin: Origin) -> None:
-    """Commit the origin to the state topic; raise the error of the port if it is not committed."""
+def write_origin(transactions: Transactions, origin: Origin, lane: LaneName | None) -> None:
+    """Commit the origin to the state topic, and the lane that writes from then on.
+
+    Raise the error of the port if it is not committed.
+    """
     nobody = _Nobody()
     requests = [Request(nobody, history=origin.history)]
     if origin.restored:
@@ -99,7 +105,7 @@ def write_origin(transactions: Transactions, origin: Origin) -> None:
     # The transaction leaves the buckets, held records and other keys of the origin as they are.
     inventory = InventoryKeeper(origin.buckets, origin.held, origin.mask, origin.transit).current
     state = [*state_of(requests), *origin.made_anew]
-    transaction = Transaction((), (), origin.progress, inventory, state, requests)
+    transaction = Transaction((), (), origin.progress, inventory, state, requests, lane=lane)
     result = transactions.commit(transaction)
     if result.outcome is not Outcome.COMMITTED:
         result.give_up()

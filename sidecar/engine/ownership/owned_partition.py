@@ -60,9 +60,12 @@ def take_over(host: Host) -> "OwnedPartition":
     changes.begin(origin.history)
     # Before the state says that S is beyond the lost records: an owner that dies in between must have told of them.
     tell_of_origin(context, origin)
-    transactions = host.transactions(origin)
-    if not origin.is_stored:
-        write_origin(transactions, origin)
+    transactions, lane = host.transactions(origin), host.lane
+    name = None if lane is None else lane.name
+    if not origin.is_stored or origin.lane != name:
+        write_origin(transactions, origin, name)
+    if lane is not None:
+        transactions = lane.transactions(origin)
     return OwnedPartition(host, origin, changes, transactions, doubts)
 
 
@@ -114,7 +117,9 @@ class OwnedPartition:
             Moving(pending.of, source.decide, key, behind),
         )
         inventory = InventoryKeeper(origin.buckets, origin.held, origin.mask, origin.transit)
-        self.releaser = Releaser(context, transactions, self.ledger, self.gate, inventory, self._screening)
+        lane = None if host.lane is None else host.lane.name
+        parts = self.ledger, self.gate, inventory, self._screening
+        self.releaser = Releaser(context, transactions, *parts, lane=lane)
         looked = host.staged.has_looked if host.staged.may_hold() else None
         pages = IdPageSource(topic.name, topic.snapshots, context.partition, context.limits)
         self._loading = Loading(context, self.ledger.parts, source, host.pool, host.budget, self._resident)
@@ -306,6 +311,11 @@ class OwnedPartition:
             hidden_s=self.upkeep.hidden.seconds(self.context.clock.running_s()),
             in_doubt=len(self.gate.aside.doubts),
         )
+
+    def give_back(self) -> None:
+        """Let the next owner take over without fencing the lane; the partition releases no more records."""
+        if self.releaser.lane is not None:
+            self.releaser.give_back()
 
     def close(self) -> None:
         """Throw all parts away, the last one first, even if one fails; the next owner settles an open transaction."""

@@ -17,6 +17,7 @@ from sidecar.engine.buckets.upkeep import Upkeep
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.intake.intake import IdPlaces, Intake
 from sidecar.engine.ownership.adopting import StagedView
+from sidecar.engine.ownership.lanes import SharedLane
 from sidecar.engine.ownership.origin import Origin
 from sidecar.engine.ownership.settings import SettingsSource
 from sidecar.engine.ownership.takeover import Standing
@@ -100,7 +101,11 @@ class Host(Protocol):
         """Return the port for questions about the partition; only after all other writers are fenced."""
 
     def transactions(self, origin: Origin) -> Transactions:
-        """Return the port that writes transactions."""
+        """Return the port that writes transactions by the partition's own transactional id."""
+
+    @property
+    def lane(self) -> SharedLane | None:
+        """The lane that the partition has joined; None if it keeps the producer of its own id."""
 
     def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: IdPlaces) -> Intake:
         """Begin to read the delay partition at the end of the index; index no record from ``until_offset`` on."""

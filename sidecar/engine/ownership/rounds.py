@@ -23,7 +23,7 @@ from sidecar.engine.ownership.owned_partition import OwnedPartition
 from sidecar.engine.payload.records import Scheduled, transaction_bytes
 from sidecar.engine.release.gate import waiting_since_ms
 from sidecar.engine.release.plan import Plan, Released
-from sidecar.engine.release.transaction import Request
+from sidecar.engine.release.transaction import SETTLE_S, Request
 
 MAX_BATCH_BYTES = 48 * 1_048_576
 """The most payload in one transaction, even with fast brokers: the records in it are in memory twice."""
@@ -39,11 +39,6 @@ PAUSED_WAIT_S = 0.005
 
 FINE_WAIT_S = 0.0015
 """The most that the clock sleeps instead of the client, which sleeps in whole milliseconds and would oversleep."""
-
-SETTLE_S = 0.004
-"""The pause after a commit. The commit returns before the coordinator has written its markers, and a transaction that
-begins meanwhile is told to come back in 20 ms (notes on Kafka, 2.8). The pause makes that rare: p99 is 10 ms instead of
-25 ms."""
 
 SHARED_BY = 32
 """The size of a batch, in records, from which on the next transaction waits for a tick, so that records share it."""

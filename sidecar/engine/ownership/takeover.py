@@ -2,8 +2,9 @@
 
 The new owner is the only writer already. Then:
 
-1. The state partition is read to its end: progress, and the rules that decided [S, C). Then the brokers are asked on
-   which partitions they may have forgotten a transaction (:mod:`sidecar.kafka.doubts`).
+1. The state partition is read to its end: progress, and the rules that decided [S, C). If it names a lane, the lane is
+   fenced, and the state is read again (:mod:`sidecar.engine.ownership.lanes`). Then the brokers are asked on which
+   partitions they may have forgotten a transaction (:mod:`sidecar.kafka.doubts`).
 2. The delay topic is checked: it must be the topic that the state is about, and must still have the needed records.
 3. The first transaction writes the state if it is new or the rules have changed. A job may have made lost state anew,
    as a whole or in part (:mod:`sidecar.process.host.restoring`).
@@ -24,6 +25,7 @@ from index.rules.rules import Rules
 from index.rules.rules_stored import differing
 from sidecar.config.delay_topic import HOW_TO_DELIVER
 from sidecar.engine.context import PartitionContext
+from sidecar.engine.ownership.lanes import StateWriters, end_former
 from sidecar.engine.ownership.origin import Origin
 from sidecar.engine.ownership.restored import restored_from
 from sidecar.engine.ports import Stored
@@ -32,7 +34,7 @@ from snapshots.segments.manifest import manifest_key
 from snapshots.state.state import PROGRESS_KEY, RULES_KEY, StoredState
 
 
-class Standing(Protocol):
+class Standing(StateWriters, Protocol):
     """The port through which a take-over asks about a partition; an error of a method ends the take-over."""
 
     def delay_topic_id(self) -> str:
@@ -51,7 +53,7 @@ class Standing(Protocol):
         """Return the offsets of ``log_range`` for the snapshots partition."""
 
     def stored(self) -> StoredState | None:
-        """Return the state in the state topic; None if the topic is empty.
+        """Return the state that ``lane`` has read; None if the topic is empty.
 
         Raise FormatError if the state cannot be trusted, and StateLostError if part of it is missing.
         """
@@ -87,6 +89,7 @@ def read_origin(
     Raise RefusedError with the way out if the partition must not start.
     """
     delay_topic_id = standing.delay_topic_id()
+    end_former(standing)
     log_start, log_end = standing.log_range()
     try:
         stored = _stored(context, standing)
@@ -124,6 +127,7 @@ def read_origin(
         transit=stored.transit,
         changed=differing(stored.history.in_force, in_force),
         state_starts_at=standing.state_starts_at() if stored.inventory is None else 0,
+        lane=stored.lane,
     )
 
 

@@ -36,6 +36,7 @@ from sidecar.engine.release.transaction import (
     state_of,
 )
 from snapshots.state.inventory import NOTHING_STORED, InventoryKeeper
+from snapshots.state.lane import LaneName
 from snapshots.state.mask import mask_records
 from snapshots.state.transit import transit_key, transit_keys
 
@@ -61,6 +62,7 @@ class Releaser:
     inventory: InventoryKeeper
     screening: Screening
     timestamps: Timestamps = field(default_factory=Timestamps)
+    lane: LaneName | None = None
 
     def plan(
         self,
@@ -110,10 +112,17 @@ class Releaser:
             [*attempt.recurring.appended(leaving), *attempt.moves.appended.values()],
             attempt.recurring.occurrences,
             attempt.receipts,
+            self.lane,
         )
         # The place of an appended record is only known after it is written, so only the keys are counted here.
         to_note = [(key, b"") for key in transit_keys(progress.number, len(written.noted))]
         return replace(written, inventory=self.inventory.after([*state, *to_note]))
+
+    def give_back(self) -> None:
+        """Commit that the lane writes the state no more, so that the next owner need not fence it."""
+        result = self.transactions.commit(Transaction((), (), self.ledger.committed, self.inventory.after(())))
+        if result.outcome is not Outcome.COMMITTED:
+            result.give_up()
 
     def confirm(self, attempt: Attempt, _: Transaction, result: Result) -> bool:
         """Tell index and gate of the commit, and then every owner the fate of its request."""

@@ -51,8 +51,8 @@ def _client_id(config: Config, role: str) -> str:
     return f"{config.router.group_id}-{role}"
 
 
-def producer(config: Config, topic: str, partition: int, on_throttle: OnThrottle | None = None) -> RenewableProducer:
-    """Make the transactional producer of one delay partition.
+def producer(config: Config, transactional_id: str, on_throttle: OnThrottle | None = None) -> RenewableProducer:
+    """Make a producer that releases records, of one delay partition or of a lane.
 
     ``on_throttle`` is called in the thread that polls or commits.
     """
@@ -66,7 +66,7 @@ def producer(config: Config, topic: str, partition: int, on_throttle: OnThrottle
             **connection(config),
             **({} if on_throttle is None else {"throttle_cb": on_throttle}),
             "client.id": _client_id(config, "release"),
-            "transactional.id": transactional_id(config, topic, partition),
+            "transactional.id": transactional_id,
             "transaction.timeout.ms": config.router.transaction_timeout_ms,
             "message.timeout.ms": _message_timeout_ms(config.router.transaction_timeout_ms),
             # A commit flushes at once, so a lone record never waits for the linger time. With 0 a burst goes out in

@@ -11,7 +11,7 @@ LASTS_S = 2.0
 
 
 class Throttling:
-    """The quotas that slow the producers of a partition, one after another; used by the worker's thread only."""
+    """The quotas that slow the producers of a partition, one after another; any thread of the lane may note one."""
 
     def __init__(self, clock: Clock, count: Callable[[float], None], noted: Callable[[str], None]) -> None:
         self._clock = clock

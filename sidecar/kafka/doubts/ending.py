@@ -2,14 +2,15 @@
 
 An operator compares producer ids first: ``kafka-transactions.sh describe-producers`` names the producer that has the
 transaction open, and its first offset; ``kafka-transactions.sh describe`` names the producer id of a delay partition.
-The command ends only a transaction of the delay partition's own producer id, by a marker of that producer, which ends
-no transaction of another producer. It ends the transaction only where it is the first open one, so that no record in
-front of it is taken for one of it.
+The command ends only a transaction of the producer id of the delay partition or of its lane, by a marker of that
+producer, which ends no transaction of another producer. It ends the transaction only where it is the first open one, so
+that no record in front of it is taken for one of it. A transaction of a lane has records of several delay partitions;
+the operator names them, since their other transactions may lie behind it.
 
 ::
 
     1 fence       become the only writer of the delay partition; refuse another producer id or another first offset
-    2 note        write `ending` to the state, by a second producer: its marker does not end what the first has open.
+    2 note        write `ending` to the state, by another producer: its marker does not end what the first has open.
                   From here on routers refuse the partition, and the command, run again, goes on at 3
     3 abort       write to the place and abort: the marker ends the forgotten transaction there as well
     4 write again one transaction, of a new epoch: the committed records of the forgotten one, a tombstone for the note
@@ -24,7 +25,7 @@ for the router as long as the manifest that names a segment is not committed, so
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -39,7 +40,7 @@ from index.protocol.schedule import AT_ONCE
 from sidecar import failpoints
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
-from sidecar.engine.ports import Place
+from sidecar.engine.ports import Place, Stored
 from sidecar.engine.release.aside import PlaceEnds
 from sidecar.kafka.client import clients
 from sidecar.kafka.client.errors import Verdict, classify, error_of
@@ -71,18 +72,30 @@ TOUCH_KEY: Final = b"delay-router: ends a transaction"
 
 
 class Hidden(NamedTuple):
-    """A record behind the open transaction: its offset, and the offset of the delay record that it was made of."""
+    """A record behind the open transaction: its offset, and the delay record that it was made of."""
 
     offset: int
+    source: Place
     source_offset: int
     record: Record
 
 
 class EndTransaction:
-    """Ends a transaction of one delay partition on one place, a partition of any topic that the router writes to."""
+    """Ends a transaction of one delay partition on one place, a partition of any topic that the router writes to.
+
+    ``transactional_id`` is that of a lane, if a lane has the transaction open; ``others`` are then the other delay
+    partitions with records in it.
+    """
 
     def __init__(
-        self, config: Config, admin: AdminClient, topic: DelayTopicConfig, partition: int, place: Place
+        self,
+        config: Config,
+        admin: AdminClient,
+        topic: DelayTopicConfig,
+        partition: int,
+        place: Place,
+        transactional_id: str | None = None,
+        others: Iterable[Place] = (),
     ) -> None:
         self._config = config
         self._admin = admin
@@ -91,14 +104,16 @@ class EndTransaction:
         self._place = place
         self._state: Place = (topic.state, partition)
         self._cluster = DoubtFinder(config, topic, partition, admin)
-        self.transactional_id = clients.transactional_id(config, topic.name, partition)
+        self._own_id = clients.transactional_id(config, topic.name, partition)
+        self.transactional_id = transactional_id or self._own_id
+        self._sources = {(topic.name, partition), *others}
 
     def show(self) -> Shown:
         """Look at the place, and change nothing; raise DelayRouterError when the place gives no answer."""
         ends, stored = self._ends(), self._stored()
         resumed = stored.ending if stored is not None else None
         hidden = self._hidden(ends.settled, ends.written)
-        has_left = [stored is not None and _has_left(stored, each) for each in hidden]
+        has_left = self._have_left(stored, hidden)
         log = outcome_of_last(self._config, self._admin, self.transactional_id, self._place)
         return Shown(
             self._place,
@@ -130,6 +145,8 @@ class EndTransaction:
         producer = self._fenced(producer_id)
         stored = self._stored()
         ending = stored.ending if stored is not None else None
+        if committed and self._is_of_lane:
+            self._refuse_unnamed(ending)
         if ending is None:
             ending = self._begun(producer_id, start_offset, committed=committed)
             self._note(encode_ending(ending))
@@ -141,12 +158,21 @@ class EndTransaction:
         self._close(producer, ending)
         failpoints.passing("ending.closed")
         # The producer gets a new epoch: the client may have repeated the request that ended the transaction before.
-        return self._write_again(self._fenced(producer_id), ending)
+        return self._write_again(self._fencing(self._own_id), ending)
+
+    @property
+    def _is_of_lane(self) -> bool:
+        return self.transactional_id != self._own_id
 
     def _fenced(self, producer_id: int) -> Producer:
+        """Do step 1, and return the producer that has the transaction open."""
+        if self._is_of_lane:
+            self._fencing(self._own_id)
+        stored = self._stored()
+        if stored is not None and stored.lane is not None and stored.lane.transactional_id != self.transactional_id:
+            self._fencing(stored.lane.transactional_id)
         told: list[int] = []
-        producer = clients.ending_producer(self._config, self.transactional_id, lambda text: _note_id(told, text))
-        producer.init_transactions(FENCE_WITHIN_S)
+        producer = self._fencing(self.transactional_id, lambda text: _note_id(told, text))
         until_s = time.monotonic() + TOLD_WITHIN_S
         while not told and time.monotonic() < until_s:
             producer.poll(_PAUSE_S)
@@ -158,6 +184,11 @@ class EndTransaction:
                 f" on {self._place[0]}/{self._place[1]} is not of this partition. Nothing was changed. To abort it for"
                 " its owner: kafka-transactions.sh abort"
             )
+        return producer
+
+    def _fencing(self, transactional_id: str, on_statistics: Callable[[str], None] = lambda _: None) -> Producer:
+        producer = clients.ending_producer(self._config, transactional_id, on_statistics)
+        producer.init_transactions(FENCE_WITHIN_S)
         return producer
 
     def _begun(self, producer_id: int, start_offset: int, *, committed: bool) -> Ending:
@@ -173,8 +204,7 @@ class EndTransaction:
 
     def _note(self, value: bytes | None) -> None:
         """Write the note by a producer whose markers leave the first producer's transaction open."""
-        second = clients.ending_producer(self._config, f"{self.transactional_id}.ending", lambda _: None)
-        second.init_transactions(FENCE_WITHIN_S)
+        second = self._fencing(self._own_id if self._is_of_lane else f"{self._own_id}.ending")
         second.begin_transaction()
         _write(second, [(self._state, Record(ENDING_KEY, value, (), 0))])
         commit(second)
@@ -221,7 +251,30 @@ class EndTransaction:
         hidden = self._hidden(ending.from_offset, ending.to_offset)
         if stored is None or not self._state_tells:
             return hidden
-        return [each for each in hidden if _has_left(stored, each)]
+        return [each for each, has_left in zip(hidden, self._have_left(stored, hidden), strict=True) if has_left]
+
+    def _have_left(self, stored: StoredState | None, hidden: Sequence[Hidden]) -> list[bool]:
+        """Say of each hidden record whether its source has left, by the state of its delay partition."""
+        states: dict[Place, StoredState | None] = {(self._topic.name, self._partition): stored}
+        for name, partition in {each.source for each in hidden} - states.keys():
+            topic = self._config.require_delay_topic(name, "")
+            states[name, partition] = _folded(read_settled(self._config, topic.state, partition, self._admin))
+        return [(state := states[each.source]) is not None and _has_left(state, each) for each in hidden]
+
+    def _refuse_unnamed(self, ending: Ending | None) -> None:
+        """Refuse to go on if records of a delay partition that was not named lie behind the transaction of a lane."""
+        ends = self._ends()
+        edges = (ends.settled, ends.written) if ending is None else (ending.from_offset, ending.to_offset)
+        delayed = {topic.name for topic in self._config.delay_topics}
+        sources = {_source_of(record)[0] for _, record in _read(self._config, self._place, *edges)}
+        unnamed = sorted(place for place in sources - self._sources if place[0] in delayed)
+        if unnamed and len(self._sources) == 1:
+            names = ", ".join(f"{topic}/{partition}" for topic, partition in unnamed)
+            raise DelayRouterError(
+                f"records of {names} lie behind the open transaction, too, and would be lost if they belong to it. Name"
+                " each delay partition whose records do, this one included: --of TOPIC/PARTITION. kafka-dump-log.sh"
+                f" prints the producer id of each batch of {self._place[0]}/{self._place[1]}. Nothing was changed"
+            )
 
     @property
     def _state_tells(self) -> bool:
@@ -239,25 +292,35 @@ class EndTransaction:
         """Return the state up to its first open transaction; the earlier state where the state topic itself is open."""
         if self._place != self._state:
             self._cluster.wait_for_state()
-        records = read_settled(self._config, *self._state, self._admin)
-        return fold_state((record.key, record.value) for record in records)
+        return _folded(read_settled(self._config, *self._state, self._admin))
 
     def _hidden(self, from_offset: int, to_offset: int) -> list[Hidden]:
-        """Return the records of the delay partition in a range: the first of each source, the last of each state key.
+        """Return the records of the delay partitions in a range: the first of each source, the last of each state key.
 
         A copy of a record by another producer lies behind the record, since it was made of a visible one.
         """
         found: dict[object, Hidden] = {}
-        prefix = f"{self._topic.name}/{self._partition}/".encode()
         for offset, record in _read(self._config, self._place, from_offset, to_offset):
             if self._place == self._state:
                 if record.key not in (TOUCH_KEY, ENDING_KEY):
-                    found[record.key] = Hidden(offset, 0, record)
+                    found[record.key] = Hidden(offset, self._state, 0, record)
                 continue
-            source = dict(record.headers).get(DELAY_SOURCE) or b""
-            if source.startswith(prefix) and source[len(prefix) :].isdigit():
-                found.setdefault(source, Hidden(offset, int(source[len(prefix) :]), record))
-        return sorted(found.values())
+            source, source_offset = _source_of(record)
+            if source in self._sources:
+                found.setdefault((source, source_offset), Hidden(offset, source, source_offset, record))
+        return sorted(found.values(), key=lambda each: each.offset)
+
+
+def _folded(records: Iterable[Stored]) -> StoredState | None:
+    return fold_state((record.key, record.value) for record in records)
+
+
+def _source_of(record: Record) -> tuple[Place, int]:
+    """Return the delay partition and the offset that a record names as its source; an empty topic if it names none."""
+    match (dict(record.headers).get(DELAY_SOURCE) or b"").rsplit(b"/", 2):
+        case [topic, partition, offset] if partition.isdigit() and offset.isdigit():
+            return (topic.decode(errors="replace"), int(partition)), int(offset)
+    return ("", 0), 0
 
 
 def _has_left(stored: StoredState, hidden: Hidden) -> bool:

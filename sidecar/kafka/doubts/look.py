@@ -50,17 +50,24 @@ class DoubtFinder:
         Raise NotYetError where a transaction stays open. Only the owner writes there, and it has been fenced: without
         the end, the router would read an earlier state.
         """
-        name, partition = state = self._topic.state, self._partition
-        end, until_s = self.ends_of(state).written, time.monotonic() + SETTLED_WITHIN_S
-        while (settled := self.ends_of(state).settled) < end:
+        if not self.settles_within(SETTLED_WITHIN_S):
+            name, partition = state = self._topic.state, self._partition
+            raise NotYetError(
+                f"an open transaction hides the end of {name}/{partition} from offset {self.ends_of(state).settled} on,"
+                " and nothing is released before it ends. A transaction that the brokers have forgotten stays open:"
+                f" RUNBOOK, 'A transaction that nobody ends'; delay-router end-transaction {self._topic.name}/"
+                f"{partition} {name}/{partition} shows it"
+            )
+
+    def settles_within(self, seconds: float) -> bool:
+        """Wait until the state partition is settled up to its current end; return False if it takes longer."""
+        state, until_s = (self._topic.state, self._partition), time.monotonic() + seconds
+        end = self.ends_of(state).written
+        while self.ends_of(state).settled < end:
             if time.monotonic() > until_s:
-                raise NotYetError(
-                    f"an open transaction hides the end of {name}/{partition} from offset {settled} on, and nothing is"
-                    " released before it ends. A transaction that the brokers have forgotten stays open: RUNBOOK, 'A"
-                    f" transaction that nobody ends'; delay-router end-transaction {self._topic.name}/{partition}"
-                    f" {name}/{partition} shows it"
-                )
+                return False
             time.sleep(_PAUSE_S)
+        return True
 
     def look(self, known: StoredState) -> Doubts:
         """Return the places in doubt among all that the partition may write to; O(partitions of targets).

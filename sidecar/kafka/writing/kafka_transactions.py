@@ -1,4 +1,4 @@
-"""Commits transactions to a real cluster: a producer writes the records, and the errors are classified.
+"""Commits the transactions of one partition to a real cluster, in a lane (:mod:`sidecar.kafka.writing.lane`).
 
 Rejected: to write the progress only after the released records are written, so that a torn transaction doubles records
 and loses none. It costs two more round trips, half as much again for a single record (24 and 38 ms on a busy machine).
@@ -9,30 +9,21 @@ A transaction that one producer alone has begun in its epoch is not torn any mor
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import partial
-from typing import Final, NamedTuple
-
-from confluent_kafka import KafkaException
+from typing import NamedTuple
 
 from index.named.receipts import receipt_record
 from index.named.transit import InTransit
 from index.protocol.record import Record
 from index.protocol.schedule import Rejection
 from sidecar.clock import Clock
+from sidecar.engine.payload.records import transaction_bytes
 from sidecar.engine.release.transaction import Outcome, Refusals, Result, Transaction
-from sidecar.kafka.client.connections import ConnectionLostError
-from sidecar.kafka.client.errors import Verdict, classify, cluster_error, cluster_errors, error_of, reason_of
+from sidecar.kafka.client.errors import cluster_errors, reason_of
 from sidecar.kafka.writing import transactions
+from sidecar.kafka.writing.lane import Finish, Lane
 from sidecar.kafka.writing.refusals import Suspect, find_refused, send_in_small_batches
 from sidecar.kafka.writing.transactions import OnDelivery
 from sidecar.kafka.writing.writer import PartitionWriter
-
-_OUTCOMES: Final = {
-    Verdict.REFUSED: Outcome.REFUSED,
-    Verdict.AGAIN: Outcome.ABORTED,
-    Verdict.FENCED: Outcome.FENCED,
-}
-"""Outcomes by verdict. After any other error the outcome is unknown, or the producer is of no use any more: also
-UNKNOWN."""
 
 
 class _Relation(Enum):
@@ -56,14 +47,25 @@ class _Written(NamedTuple):
 class KafkaTransactions:
     """Commits the transactions of one owned partition; used by its worker only.
 
-    ``writer`` has the fenced producer of the partition. ``compresses`` says that batches are compressed, so that the
-    size of a record does not tell the size of its batch.
+    ``writer`` writes with the producer of ``lane``. ``compresses`` says that batches are compressed, so that the size
+    of a record does not tell the size of its batch. ``on_trouble`` is called when the partition holds up the others of
+    its lane: brokers refuse its records, or a part of it cannot be written.
     """
 
-    def __init__(self, writer: PartitionWriter, clock: Clock, *, compresses: bool) -> None:
+    def __init__(
+        self,
+        lane: Lane,
+        writer: PartitionWriter,
+        clock: Clock,
+        *,
+        compresses: bool,
+        on_trouble: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._lane = lane
         self._writer = writer
         self._clock = clock
         self._producer = writer.producer
+        self._on_trouble = on_trouble
         self._compresses = compresses
         self._crowded: dict[str, int] = {}
         self._tells_which = False
@@ -71,36 +73,31 @@ class KafkaTransactions:
     def commit(self, transaction: Transaction) -> Result:
         """Write and commit the transaction; on return it is aborted if the outcome is REFUSED or ABORTED."""
         try:
-            self._producer.begin_transaction()
-            placed: dict[int, int] = {}
-            if self._crowded:
-                suspects = _suspects([*self._written(transaction, placed)])
-                send_in_small_batches(self._producer, suspects, self._crowded)
-            else:
-                self._writer.write_records(transaction, placed)
-            notes = self._notes(transaction, placed)
-            offsets = self._writer.write_requests(transaction, notes)
-            transactions.commit(self._producer)
-        except ConnectionLostError as error:
-            return Result(Outcome.UNKNOWN, error=error, why=str(error))
-        except KafkaException as exception:
-            return self._after(exception)
-        of_requests = zip(offsets, transaction.requests, strict=True)
-        return Result(
-            Outcome.COMMITTED,
-            [[noted[number] for number in range(len(each.segments))] for noted, each in of_requests],
-            notes=notes,
-        )
+            return self._lane.commit(partial(self._write, transaction), partial(_size_bytes, transaction))
+        except Exception:
+            self._on_trouble()
+            raise
+
+    def _write(self, transaction: Transaction) -> Finish:
+        placed: dict[int, int] = {}
+        if self._crowded:
+            suspects = _suspects([*self._written(transaction, placed)])
+            send_in_small_batches(self._producer, suspects, self._crowded)
+        else:
+            self._writer.write_records(transaction, placed)
+        notes = self._notes(transaction, placed)
+        return partial(_committed, transaction, self._writer.write_requests(transaction, notes), notes)
 
     def find_refused(self, transaction: Transaction, within_s: float) -> Refusals:
         """Find the refused records by trials in transactions that are aborted.
 
         Raise ClusterError if the trials end without a verdict about a record.
         """
+        self._on_trouble()
         written = [*self._written(transaction, placed={})]
-        with cluster_errors():
+        with cluster_errors(), self._lane.alone() as producer:
             findings = find_refused(
-                self._producer,
+                producer,
                 _suspects(written),
                 by_size=not self._compresses,
                 tells_which=self._tells_which,
@@ -136,16 +133,6 @@ class KafkaTransactions:
             raise AssertionError("a transaction was committed of which a record was not delivered")
         return transaction.notes(placed)
 
-    def _after(self, exception: KafkaException) -> Result:
-        error = error_of(exception)
-        outcome = _OUTCOMES.get(classify(error), Outcome.UNKNOWN)
-        if outcome in (Outcome.REFUSED, Outcome.ABORTED):
-            try:
-                self._producer.abort_transaction()
-            except KafkaException as another:
-                error, outcome = error_of(another), Outcome.UNKNOWN
-        return Result(outcome, error=cluster_error(error), why=error.str())
-
     def _written(self, transaction: Transaction, placed: dict[int, int]) -> Iterator[_Written]:
         writer, of_record = self._writer, _Relation.RECORD
         for entry in transaction.released:
@@ -165,6 +152,20 @@ class KafkaTransactions:
     def _about_next(self, verdict: Rejection) -> Rejection:
         message = f"the record that follows it cannot be written to {self._writer.delay_topic}: {verdict.message}"
         return verdict._replace(message=message)
+
+
+def _committed(transaction: Transaction, offsets: Sequence[dict[int, int]], notes: Sequence[InTransit]) -> Result:
+    """Return the result of a committed transaction; ``offsets`` has the offsets of each request by segment number."""
+    of_requests = zip(offsets, transaction.requests, strict=True)
+    return Result(
+        Outcome.COMMITTED,
+        [[noted[number] for number in range(len(each.segments))] for noted, each in of_requests],
+        notes=notes,
+    )
+
+
+def _size_bytes(transaction: Transaction) -> int:
+    return transaction_bytes(transaction.released) + sum(each.size_bytes for each in transaction.requests)
 
 
 def _suspects(written: Sequence[_Written]) -> list[Suspect]:

@@ -37,6 +37,8 @@ from sidecar.kafka.doubts.look import DoubtFinder
 from sidecar.kafka.reading.fetching import Fetching, connects_of
 from sidecar.kafka.reading.offset_reader import OffsetReader
 from sidecar.kafka.writing.kafka_transactions import KafkaTransactions
+from sidecar.kafka.writing.lane import Lane
+from sidecar.kafka.writing.lanes import Member
 from sidecar.kafka.writing.target_directory import TargetDirectory
 from sidecar.kafka.writing.transactions import fence
 from sidecar.kafka.writing.writer import PartitionWriter
@@ -50,6 +52,7 @@ from sidecar.process.host.staging import StagedAt, Staging
 from sidecar.process.host.standing import KafkaStanding
 from sidecar.zones import zone_of
 from snapshots.segments.codec import SegmentCodec
+from snapshots.state.lane import LaneName
 
 SERIES_KEY_BYTES = 16
 
@@ -84,11 +87,28 @@ class KafkaStaged:
         self._staging.unwatch(self._place)
 
 
+class JoinedLane:
+    """The lane that a partition has joined, with the rest of its ports."""
+
+    def __init__(self, host: "KafkaHost", member: Member) -> None:
+        self._host = host
+        self.member = member
+
+    @property
+    def name(self) -> LaneName:
+        """The name that the progress has while the lane writes the state."""
+        return self.member.name
+
+    def transactions(self, origin: Origin) -> KafkaTransactions:
+        """Return transactions of the lane, and throw the producer of the own id away."""
+        return self._host.transactions_in(self.member.lane, origin)
+
+
 class KafkaHost:
     """The ports of one ownership; used by the worker only, which closes them in every case."""
 
     def __init__(
-        self, shared: Shared, topic: DelayTopicConfig, partition: int, on_throttle: clients.OnThrottle | None = None
+        self, shared: Shared, topic: DelayTopicConfig, partition: int, on_throttle: clients.OnThrottle
     ) -> None:
         config = shared.config
         self._shared = shared
@@ -101,8 +121,15 @@ class KafkaHost:
         self.settings = PolicySettings(shared.policies, config, topic)
         self.compresses = clients.compresses(config)
         self.zone_of = zone_of
-        self._producer = clients.producer(config, topic.name, partition, on_throttle)
-        self._closing.callback(self._producer.purge)
+        own_id = clients.transactional_id(config, topic.name, partition)
+        self._on_throttle = on_throttle
+        self._own = ExitStack()
+        self._closing.callback(self._own.close)
+        self._writes_with = Lane(clients.producer(config, own_id, on_throttle))
+        self._own.callback(self._writes_with.close)
+        self.lane: JoinedLane | None = None
+        self.is_apart = False
+        """True if the partition should leave its lane, because it holds up the others."""
         self._reader = OffsetReader(lambda: clients.reader(config))
         self._closing.callback(self._reader.close)
         # A client of its own: after a restart of the brokers an older client still asks with the old leader epochs, and
@@ -110,8 +137,16 @@ class KafkaHost:
         self._admin = cluster.connect(config)
 
     def fence(self, stopping: Callable[[], bool]) -> None:
-        """Become the only writer of the partition; raise as :func:`sidecar.kafka.writing.transactions.fence` does."""
-        fence(self._producer, stopping, too_long_remedy())
+        """Fence the other owners, and join a lane if the process has many partitions.
+
+        Raise as :func:`sidecar.kafka.writing.transactions.fence` does.
+        """
+        self._fence = partial(fence, stopping=stopping, remedy=too_long_remedy())
+        self._fence(self._writes_with.producer)
+        member = self._shared.lanes.join(self.context.place, self._on_throttle, self._fence)
+        if member is not None:
+            self._closing.callback(self._shared.lanes.leave, member)
+            self.lane = JoinedLane(self, member)
         failpoints.passing("recovery.fenced")
         # Only now that no other owner can write: the policies of the last owner were written before.
         self._shared.policies.settle()
@@ -162,13 +197,9 @@ class KafkaHost:
         return {name: facts.topic_id for name, facts in self._standing.topics.items()}
 
     def standing(self) -> KafkaStanding:
-        """Wait until the state partition is settled, and return the port for questions about the partition.
-
-        Raise NotYetError if it is not settled within 10 s.
-        """
+        """Look at the topics of the partition, and return the port for questions about it."""
         shared, topic, partition = self._shared, self._topic, self._partition
-        self._standing = KafkaStanding(shared.config, topic, partition, self._admin)
-        DoubtFinder(shared.config, topic, partition, self._admin).wait_for_state()
+        self._standing = KafkaStanding(shared.config, topic, partition, self._admin, self._end_lane)
         place = StagedAt(topic.backfill, topic.snapshots, partition)
         self._staged = KafkaStaged(shared.staging, place, lambda: has_records(self._admin, topic.backfill, partition))
         self._closing.callback(self._staged.close)
@@ -183,14 +214,29 @@ class KafkaHost:
         """Return random bytes of the operating system."""
         return secrets.token_bytes(SERIES_KEY_BYTES)
 
+    def _end_lane(self, name: LaneName) -> bool:
+        mine = None if self.lane is None else self.lane.member
+        return self._shared.lanes.end(name, self.context.place, mine, self._fence)
+
     def transactions(self, origin: Origin) -> KafkaTransactions:
-        """Return transactions of the producer that has fenced all others."""
+        """Return transactions of the producer of the partition's own id, which has fenced the other owners."""
+        return self._transactions(self._writes_with, origin)
+
+    def transactions_in(self, lane: Lane, origin: Origin) -> KafkaTransactions:
+        """Return transactions of a lane, and throw the producer of the own id away."""
+        self._own.close()
+        self._writes_with = lane
+        return self._transactions(lane, origin)
+
+    def _transactions(self, lane: Lane, origin: Origin) -> KafkaTransactions:
+        shared, topic, partition = self._shared, self._topic, self._partition
         stripped = origin.history.in_force.stripped
-        shared = self._shared
-        writer = PartitionWriter(
-            self._producer, self._topic, self._partition, stripped, origin.delay_topic_id, shared.kernel
-        )
-        return KafkaTransactions(writer, shared.clock, compresses=self.compresses)
+        writer = PartitionWriter(lane.producer, topic, partition, stripped, origin.delay_topic_id, shared.kernel)
+        return KafkaTransactions(lane, writer, shared.clock, compresses=self.compresses, on_trouble=self._set_apart)
+
+    def _set_apart(self) -> None:
+        self._shared.lanes.set_apart(self.context.place)
+        self.is_apart = self.lane is not None
 
     def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: IdPlaces) -> Intake:
         """Read on with a new client: a client that seeks may still hand over older records."""
@@ -244,7 +290,7 @@ class KafkaHost:
 
     def serve_client(self) -> None:
         """Let the producer hand over its log lines; raise ConnectionLostError if it must be thrown away."""
-        self._producer.require_connections()
+        self._writes_with.serve()
 
     def close(self) -> None:
         """Throw the clients away, the last one first; each is closed even if the close of another one fails."""

@@ -1,6 +1,7 @@
 """The standing of a partition: answers of the cluster to a new owner."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -18,9 +19,13 @@ from sidecar.kafka.client import clients
 from sidecar.kafka.client.admin import REQUEST_TIMEOUT_S, TopicFacts, log_range, topic_facts, uncommitted_end
 from sidecar.kafka.client.errors import error_of
 from sidecar.kafka.doubts.look import DoubtFinder
-from sidecar.kafka.reading.scan import read_compacted
+from sidecar.kafka.reading.scan import read_settled
 from sidecar.process.host.restoring import read_backfills
-from snapshots.state.state import StoredState, fold_state
+from snapshots.state.lane import LaneName
+from snapshots.state.state import StoredState, fold_state, lane_in
+
+SETTLED_SOON_S: Final = 0.2
+"""The time that a transaction of an owner that serves takes at most, nearly always."""
 
 
 class KafkaStanding:
@@ -36,8 +41,9 @@ class KafkaStanding:
         topic: DelayTopicConfig,
         partition: int,
         admin: AdminClient,
+        end_lane: Callable[[LaneName], bool] = lambda _: False,
     ) -> None:
-        """Look at the topics of the partition.
+        """Look at the topics of the partition; ``end_lane`` fences a lane, as ``end`` does.
 
         Raise RefusedError with the first missing topic and the way out, or KafkaException if the cluster does not
         answer.
@@ -47,6 +53,9 @@ class KafkaStanding:
         self._topic = topic
         self._partition = partition
         self._admin = admin
+        self._finder = DoubtFinder(config, topic, partition, admin)
+        self._records: Sequence[Stored] = ()
+        self.end = end_lane
 
     def delay_topic_id(self) -> str:
         """Return the id that the delay topic had when the topics were looked at."""
@@ -68,10 +77,26 @@ class KafkaStanding:
         """Ask now for the first offset of the state partition."""
         return log_range(self._admin, self._topic.state, self._partition)[0]
 
+    def lane(self) -> LaneName | None:
+        """Wait until the state partition is settled, and read it; raise NotYetError if it is not settled within 10 s.
+
+        A transaction that stays open may be one of the lane that the state names. It ends when the lane is fenced.
+        """
+        if not self._finder.settles_within(SETTLED_SOON_S):
+            named = self._read()
+            if named is not None:
+                self.end(named)
+        self._finder.wait_for_state()
+        return self._read()
+
+    def _read(self) -> LaneName | None:
+        self._records = read_settled(self._config, self._topic.state, self._partition, self._admin)
+        return lane_in((each.key, each.value) for each in self._records)
+
     def stored(self) -> StoredState | None:
-        """Read the state partition to its end."""
-        records = read_compacted(self._config, self._topic.state, self._partition, self._admin)
-        return fold_state((record.key, record.value) for record in records)
+        """Return the state that ``lane`` has read."""
+        records, self._records = self._records, ()
+        return fold_state((each.key, each.value) for each in records)
 
     def state_keys(self) -> Collection[bytes]:
         """Read the keys of the state partition, to its end once more."""
@@ -108,7 +133,7 @@ class KafkaStanding:
 
     def doubts(self, known: StoredState) -> Doubts:
         """Ask now for the places in doubt."""
-        return DoubtFinder(self._config, self._topic, self._partition, self._admin).look(known)
+        return self._finder.look(known)
 
 
 def own_topics(admin: AdminClient, topic: DelayTopicConfig, partition: int) -> dict[str, TopicFacts]:

@@ -164,6 +164,7 @@ class Worker(threading.Thread):
         self._go_round(host, owned, rounds)
         if owned.settings.drained and not self._stopping.is_set():
             self._drain(owned, rounds)
+        owned.give_back()
 
     def _drain(self, owned: OwnedPartition, rounds: Rounds) -> None:
         """Seal the records in memory, so that the next owner finds them in buckets; give up after DRAIN_WITHIN_S."""
@@ -185,7 +186,7 @@ class Worker(threading.Thread):
 
     def _go_round(self, host: KafkaHost, owned: OwnedPartition, rounds: Rounds) -> None:
         report_s = 0.0
-        while not self._stopping.is_set() and not self._again.is_set() and not owned.settings.drained:
+        while not (self._stopping.is_set() or self._again.is_set() or owned.settings.drained or host.is_apart):
             rounds.once()
             host.serve_client()
             now_s = self._clock.running_s()

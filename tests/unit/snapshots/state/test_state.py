@@ -8,9 +8,10 @@ from index.pending.progress import BEFORE_ALL, Behind, Position, Progress, Skipp
 from index.protocol.headers import PRESETS
 from index.rules.rule_history import RuleHistory
 from index.rules.rules import Rules
-from snapshots.envelope import Kind, wrap
+from snapshots.envelope import Kind, kind_of, unwrap, wrap
 from snapshots.proto import state_pb2
 from snapshots.segments.manifest import encode_manifest, manifest_key
+from snapshots.state.lane import LaneName
 from snapshots.state.state import (
     PROGRESS_KEY,
     RULES_KEY,
@@ -18,6 +19,7 @@ from snapshots.state.state import (
     encode_history,
     encode_progress,
     fold_state,
+    lane_in,
 )
 from tests.support.paths import GOLDEN
 
@@ -249,3 +251,32 @@ def test_rules_that_cannot_be_read_are_refused_by_name(rules: bytes) -> None:
 def test_a_body_that_is_no_protobuf_is_refused_by_name() -> None:
     with pytest.raises(FormatError, match="record 'progress' of the state topic: "):
         fold_state([(PROGRESS_KEY, wrap(Kind.PROGRESS, b"\xff")), (RULES_KEY, RULES)])
+
+
+LANE = LaneName("g.lane.0123456789abcdef.0", 3)
+
+
+def test_progress_in_a_lane_names_it_and_is_refused_by_a_router_that_knows_none() -> None:
+    value = encode_progress(PROGRESS, "id", lane=LANE)
+    assert kind_of(value) is Kind.PROGRESS_IN_LANE
+    with pytest.raises(FormatError, match="holds kind 13, not PROGRESS"):
+        unwrap(Kind.PROGRESS, value)
+    found = fold_state([(PROGRESS_KEY, value), (RULES_KEY, RULES)])
+    assert found is not None
+    assert (found.lane, found.progress, found.delay_topic_id) == (LANE, PROGRESS, "id")
+    assert len(value) < len(encode_progress(PROGRESS, "id")) + 50
+
+
+def test_the_lane_is_known_even_if_the_state_cannot_be_trusted() -> None:
+    given_back = (PROGRESS_KEY, encode_progress(PROGRESS, "id"))
+    in_lane = (PROGRESS_KEY, encode_progress(PROGRESS, "id", lane=LANE))
+    assert lane_in([given_back, in_lane, (b"unknown", b"")]) == LANE
+    assert lane_in([in_lane, given_back]) is None
+    assert lane_in([in_lane, (PROGRESS_KEY, None)]) is None
+    assert lane_in([(PROGRESS_KEY, b"damaged")]) is None
+
+
+@pytest.mark.parametrize("lane", [LaneName("", 1), LaneName("g.lane.0.0", 0)])
+def test_a_lane_that_names_no_producer_is_refused(lane: LaneName) -> None:
+    with pytest.raises(FormatError, match="names a lane without"):
+        fold_state([(PROGRESS_KEY, encode_progress(PROGRESS, "id", lane=lane)), (RULES_KEY, RULES)])

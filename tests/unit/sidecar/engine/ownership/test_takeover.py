@@ -30,6 +30,7 @@ from sidecar.metrics import Metrics
 from snapshots.segments.manifest import manifest_key
 from snapshots.state.held import held_key
 from snapshots.state.inventory import NOTHING_STORED, Inventory
+from snapshots.state.lane import LaneName
 from snapshots.state.state import PROGRESS_KEY, RULES_KEY, StoredState, fold_state
 from tests.support.stored import MANIFEST, golden
 
@@ -44,6 +45,9 @@ class Stands:
 
     def __init__(self, stored: StoredState | StateLostError, ends: Sequence[int] = (20,)) -> None:
         self._stored = stored
+        self.later: list[StoredState] = []
+        """The state after the fence of each lane."""
+        self.ended: list[LaneName] = []
         self._ends = iter(ends)
         self.starts_at = 0
         self.keys: set[bytes] = set()
@@ -60,6 +64,16 @@ class Stands:
 
     def snapshots_range(self) -> tuple[int, int]:
         return 0, 20
+
+    def lane(self) -> LaneName | None:
+        return None if isinstance(self._stored, StateLostError) or self._stored is None else self._stored.lane
+
+    def end(self, lane: LaneName) -> bool:
+        if not self.later:
+            return False
+        self.ended.append(lane)
+        self._stored = self.later.pop(0)
+        return True
 
     def stored(self) -> StoredState | None:
         if isinstance(self._stored, StateLostError):
@@ -95,6 +109,21 @@ CONTEXT = PartitionContext(TOPIC, 0, "g", Metrics(), SystemClock())
 def origin(ends: list[int]) -> Origin:
     """Return the origin when the log of the delay topic has these ends, one at each question."""
     return read_origin(CONTEXT, Stands(STORED, ends), RULES)
+
+
+def test_each_lane_that_the_state_names_is_fenced_and_the_state_is_read_again() -> None:
+    first, second = LaneName("g.lane.a.0", 1), LaneName("g.lane.b.0", 3)
+    stands = Stands(replace(STORED, lane=first))
+    # The transaction that was on its way gave the state to another lane, which went on.
+    stands.later = [replace(STORED, lane=second), replace(STORED, progress=Progress(17, Position(9, 3), 4))]
+    found = read_origin(CONTEXT, stands, RULES)
+    assert stands.ended == [first, second]
+    assert (found.progress.cursor, found.lane) == (17, None)
+
+
+def test_a_lane_that_cannot_write_any_more_stays_named_until_the_first_transaction() -> None:
+    lane = LaneName("g.lane.a.0", 1)
+    assert read_origin(CONTEXT, Stands(replace(STORED, lane=lane)), RULES).lane == lane
 
 
 def test_a_log_that_ends_behind_the_cursor_is_whole_and_asked_about_once() -> None:
@@ -181,7 +210,7 @@ def test_what_is_left_of_a_lost_state_is_removed_where_a_job_has_made_it_anew(mo
     assert sorted(origin.stale) == [manifest_key(0), manifest_key(4), b"held/7/0", b"owed/t/0/3/0/1"]
 
     transactions = Writes()
-    write_origin(transactions, origin)
+    write_origin(transactions, origin, None)
     left = [(manifest_key(0), b""), (b"held/7/0", b""), (b"owed/t/0/3/0/1", b""), (manifest_key(4), b"")]
     found = fold_state([*left, *transactions.written])
     assert found is not None
@@ -198,7 +227,7 @@ def test_of_a_state_that_was_made_anew_no_occurrence_is_released_that_another_ha
     )
     origin = _of_lost_state(monkeypatch, restored, in_log=SeriesInLog(FrozenBitMap64(gone), 1))
     transactions = Writes()
-    write_origin(transactions, origin)
+    write_origin(transactions, origin, None)
     found = fold_state(transactions.written)
     assert found is not None
     assert (list(found.mask), found.progress.series_key) == (gone, SERIES_KEY)

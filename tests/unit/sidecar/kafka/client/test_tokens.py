@@ -73,7 +73,7 @@ def test_clients_of_every_kind_ask_for_it_when_they_are_made(config: Config) -> 
     tokens._tokens.cache_clear()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(tokens, "_tokens", lambda _: Watched(lambda: ("", 0)))
-        made = [connect(config), clients.reader(config), clients.producer(config, "d", 0)]
+        made = [connect(config), clients.reader(config), clients.producer(config, "d.0")]
     assert len(made) == 3
     # A token is requested once before each client is made, and once by librdkafka, which needs it to start.
     assert len(asked) >= 2 * len(made)

@@ -54,3 +54,9 @@ def test_half_of_the_options_is_refused() -> None:
     result = CliRunner().invoke(cli, ["end-transaction", "d/0", "o/0", "--producer-id", "7"])
     assert result.exit_code == 2
     assert "together" in result.output
+
+
+def test_only_the_id_of_a_lane_can_be_given() -> None:
+    given = ["end-transaction", "d/0", "o/0", "--brokers", "127.0.0.1:1", "--transactional-id", "g.d.0"]
+    result = CliRunner().invoke(cli, given)
+    assert result.exit_code == 2

@@ -1,0 +1,226 @@
+"""A transactional producer, and the transactions that one partition or several write with it.
+
+The threads of the partitions hand in their parts. The first thread that finds the producer free becomes the leader: it
+begins a transaction, writes all parts that wait, and commits them together. Parts that come in meanwhile wait for the
+next transaction, so the number of transactions does not grow with the number of partitions (a *group commit*)::
+
+    partition 3 ──► part ┐                       ┌──► COMMITTED
+    partition 7 ──► part ├─► one transaction ────┼──► COMMITTED
+    partition 9 ──► part ┘                       └──► COMMITTED
+
+If the brokers refuse something in a shared transaction, or abort it, each part is tried in a transaction of its own.
+So one partition alone hears of a refusal. After an unknown outcome, or when another owner has fenced the producer, the
+lane ends: each partition hears it with its next part, and is taken over anew.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate, takewhile
+from threading import Condition
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from index.errors import ClusterError
+from sidecar.engine.release.transaction import SETTLE_S, Outcome, Result
+from sidecar.kafka.client.connections import ConnectionLostError, RenewableProducer
+from sidecar.kafka.client.errors import Verdict, classify, cluster_error, error_of
+from sidecar.kafka.writing import transactions
+
+MAX_SHARED_BYTES: Final = 48 * 1_048_576
+"""The size from which on a shared transaction takes no further part."""
+
+Finish = Callable[[], Result]
+"""Makes the result of a part of a committed transaction."""
+
+Part = Callable[[], Finish]
+"""Writes a part into the open transaction."""
+
+_OUTCOMES: Final = {
+    Verdict.REFUSED: Outcome.REFUSED,
+    Verdict.AGAIN: Outcome.ABORTED,
+    Verdict.FENCED: Outcome.FENCED,
+}
+"""Outcomes by verdict. After any other error the outcome is unknown, or the producer is of no use any more: also
+UNKNOWN."""
+
+_FAILED: Final = "a commit of several partitions has failed; the log has the error of the partition that led it"
+
+_ENDS_LANE: Final = frozenset({Outcome.UNKNOWN, Outcome.FENCED})
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A part that waits for its result."""
+
+    part: Part
+    size_of: Callable[[], int]
+    result: Result | None = None
+    defect: Exception | None = None
+
+
+class Lane:
+    """A producer that has fenced all others of its transactional id; any thread may use it."""
+
+    def __init__(self, producer: RenewableProducer) -> None:
+        self.producer = producer
+        self._free = Condition()
+        self._is_busy = False
+        self._waiting: list[_Waiting] = []
+        self._open_again_s = 0.0
+        self._end: Result | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Says that the lane commits no further transaction."""
+        return self._end is not None
+
+    def commit(self, part: Part, size_of: Callable[[], int]) -> Result:
+        """Commit a part, alone or with the parts of other partitions; ``size_of`` returns its size in bytes.
+
+        Raise the error of a part that fails by itself.
+        """
+        mine = _Waiting(part, size_of)
+        with self._free:
+            self._waiting.append(mine)
+            while self._is_busy and mine.result is None:
+                self._free.wait()
+            if mine.result is None:
+                self._is_busy = True
+        if mine.result is None:
+            with self._leading():
+                while mine.result is None:
+                    self._commit_waiting()
+        if mine.defect is not None:
+            raise mine.defect
+        assert mine.result is not None
+        return mine.result
+
+    @contextmanager
+    def alone(self) -> Iterator[RenewableProducer]:
+        """Wait for the producer, and keep it from all other partitions; an error within ends the lane."""
+        with self._free:
+            while self._is_busy:
+                self._free.wait()
+            self._is_busy = True
+        with self._leading():
+            self._raise_end()
+            try:
+                yield self.producer
+            except Exception as error:
+                self._end = Result(Outcome.UNKNOWN, error=error, why=str(error))
+                raise
+
+    def serve(self) -> None:
+        """Let the producer hand over its log lines; raise the error by which the lane has ended."""
+        with self._free:
+            if self._is_busy:
+                # The commit that is under way serves the producer.
+                return
+            self._is_busy = True
+        with self._leading():
+            self._raise_end()
+            try:
+                self.producer.require_connections()
+            except ConnectionLostError as error:
+                self._end = Result(Outcome.UNKNOWN, error=error, why=str(error))
+                raise
+
+    def end(self) -> None:
+        """Note that the producer was fenced, so that no part is tried with it any more."""
+        self._end = self._end or Result(Outcome.FENCED, error=_fenced())
+
+    def close(self) -> None:
+        """Throw the producer away; the next one of its transactional id settles an open transaction."""
+        self.producer.purge()
+
+    @contextmanager
+    def _leading(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            with self._free:
+                self._is_busy = False
+                self._free.notify_all()
+
+    def _raise_end(self) -> None:
+        if self._end is not None:
+            self._end.give_up()
+
+    def _commit_waiting(self) -> None:
+        """Commit the parts that wait, the first ones if they are large, and set the result of each."""
+        pause_s = self._open_again_s - time.monotonic()
+        if pause_s > 0:
+            time.sleep(pause_s)
+        together = self._take()
+        try:
+            if self._end is None and self._try(together) and len(together) > 1:
+                for each in together:
+                    if self._end is None:
+                        self._try([each])
+        finally:
+            for each in together:
+                if each.result is None:
+                    self._end = each.result = self._end or Result(Outcome.UNKNOWN, error=RuntimeError(_FAILED))
+
+    def _take(self) -> list[_Waiting]:
+        with self._free:
+            waiting = self._waiting
+            sizes_bytes = accumulate(each.size_of() for each in waiting) if len(waiting) > 1 else ()
+            fitting = sum(1 for _ in takewhile(MAX_SHARED_BYTES.__ge__, sizes_bytes))
+            together, self._waiting = waiting[: max(fitting, 1)], waiting[max(fitting, 1) :]
+        return together
+
+    def _try(self, together: Sequence[_Waiting]) -> bool:
+        """Commit these parts in one transaction; return True if it was aborted, and set no result of several parts."""
+        finishes: list[Finish] = []
+        try:
+            self.producer.begin_transaction()
+            finishes += [each.part() for each in together]
+            transactions.commit(self.producer)
+        except ConnectionLostError as error:
+            self._end = Result(Outcome.UNKNOWN, error=error, why=str(error))
+        except KafkaException as exception:
+            return self._has_aborted(exception, together)
+        except Exception as defect:  # noqa: BLE001 - a defect of the router that shows in one part is raised there
+            return self._has_defect(defect, together)
+        else:
+            self._open_again_s = time.monotonic() + SETTLE_S
+            for each, finish in zip(together, finishes, strict=True):
+                each.result = finish()
+        return False
+
+    def _has_aborted(self, exception: KafkaException, together: Sequence[_Waiting]) -> bool:
+        result = self._after(exception)
+        if result.outcome in _ENDS_LANE:
+            self._end = result
+            return False
+        if len(together) == 1:
+            together[0].result = result
+        return True
+
+    def _has_defect(self, defect: Exception, together: Sequence[_Waiting]) -> bool:
+        result = Result(Outcome.ABORTED, error=defect)
+        try:
+            self.producer.abort_transaction()
+        except KafkaException as exception:
+            self._end = result = Result(Outcome.UNKNOWN, error=cluster_error(error_of(exception)))
+        if len(together) == 1:
+            together[0].defect, together[0].result = defect, result
+        return self._end is None
+
+    def _after(self, exception: KafkaException) -> Result:
+        error = error_of(exception)
+        outcome = _OUTCOMES.get(classify(error), Outcome.UNKNOWN)
+        if outcome not in _ENDS_LANE:
+            try:
+                self.producer.abort_transaction()
+            except KafkaException as another:
+                error, outcome = error_of(another), Outcome.UNKNOWN
+        return Result(outcome, error=cluster_error(error), why=error.str())
+
+
+def _fenced() -> ClusterError:
+    return cluster_error(KafkaError(KafkaError._FENCED, "fenced by a take-over of a partition of the lane"))

@@ -1,0 +1,107 @@
+"""Partitions that share a transactional producer: kills, zombies, and partitions that hold up the others."""
+
+import time
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.faults.stage import SMALL_BUCKETS, FaultStage, settled
+from tests.integration.scenario import CREATE_TIME, Load, now_ms, wait_until
+from tests.integration.stored_buckets import state
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+PARTITIONS = 6
+LANES: dict[str, Any] = {"lanes": 1, "session_timeout": "2s"}
+KILLS = 8
+ZOMBIES = 4
+
+
+def lanes_of(stage: FaultStage, delay: str) -> list[str]:
+    """Return the transactional id of the lane that each state names, or an empty text."""
+    named = [state(stage, delay, partition).lane for partition in range(PARTITIONS)]
+    return ["" if lane is None else lane.transactional_id for lane in named]
+
+
+def test_routers_that_are_killed_lose_and_double_nothing(lone: FaultStage, rng: Random) -> None:
+    delay = lone.delay(partitions=PARTITIONS, default_target=lone.target(partitions=2), **SMALL_BUCKETS)
+    routers = [lone.router(name, instance_id=name, **LANES) for name in ("one", "two")]
+    one, two = routers
+    with one, two, Load(lone, [delay], rng, partitions=PARTITIONS, a_second=200, delays_ms=(0, 6_000)) as load:
+        one.start_and_wait()
+        wait_until(lambda: all(lanes_of(lone, delay)), "every state names a lane")
+        two.start_and_wait()
+        for _ in range(KILLS):
+            time.sleep(rng.uniform(0.5, 4))
+            router = rng.choice(routers)
+            router.kill()
+            if rng.random() < 0.5:
+                time.sleep(rng.uniform(0, 3))
+            router.start()
+        load.finish()
+        settled(lone)
+        for router in routers:
+            assert not router.events("partition_failed")
+            assert not router.events("partition_refused")
+            assert router.stop() == 0
+    # An orderly end gives each state back, so that a router without lanes may go on.
+    assert not any(lanes_of(lone, delay))
+
+
+def test_a_router_that_was_stopped_and_goes_on_writes_nothing_more(lone: FaultStage, rng: Random) -> None:
+    delay = lone.delay(partitions=PARTITIONS, default_target=lone.target(partitions=2), **SMALL_BUCKETS)
+    routers = [lone.router(name, instance_id=name, **LANES) for name in ("one", "two")]
+    one, two = routers
+    with one, two, Load(lone, [delay], rng, partitions=PARTITIONS, a_second=200, delays_ms=(0, 6_000)) as load:
+        one.start_and_wait()
+        two.start_and_wait()
+        for number in range(ZOMBIES):
+            stopped, other = routers[number % 2], routers[1 - number % 2]
+            time.sleep(rng.uniform(0.5, 3))
+            stopped.pause()
+            before = len(other.events("partition_active"))
+            wait_until(lambda: len(other.events("partition_active")) > before, "the other one takes over", 30)  # noqa: B023
+            time.sleep(rng.uniform(0, 2))
+            stopped.resume()
+        load.finish()
+        settled(lone)
+        for router in routers:
+            assert not router.events("partition_failed")
+            assert router.stop() == 0
+
+
+def test_a_partition_whose_records_are_refused_leaves_the_lane(lone: FaultStage) -> None:
+    """The search for a refused record takes some tenths of a second, in which no other partition commits."""
+    out = lone.target()
+    strict = lone.target("strict", config={**CREATE_TIME, "message.timestamp.before.max.ms": "600000"})
+    delay = lone.delay(
+        partitions=PARTITIONS, default_target=out, allowed_targets=[strict], config=CREATE_TIME, timestamp="source"
+    )
+    with lone.router(**LANES) as router:
+        router.start_and_wait()
+        wait_until(lambda: all(lanes_of(lone, delay)), "every state names a lane")
+        old_ms = now_ms() - 3_600_000
+        for _ in range(3):
+            lone.send(delay, ("deliver-after", b"50"), ("deliver-to", strict.encode()), timestamp_ms=old_ms)
+        wait_until(lambda: lanes_of(lone, delay)[0] == "", "the partition has a producer of its own")
+        assert all(lanes_of(lone, delay)[1:])
+        lone.wait_records(f"{delay}.rejected", 3)
+        for partition in range(PARTITIONS):
+            lone.send(delay, ("deliver-after", b"50"), partition=partition)
+        assert len(lone.wait_records(out, PARTITIONS)) == PARTITIONS
+
+
+def test_a_partition_whose_state_is_damaged_is_left_out_and_the_others_go_on(lone: FaultStage) -> None:
+    out = lone.target()
+    delay = lone.delay(partitions=PARTITIONS, default_target=out)
+    lone.send(f"{delay}.delay-state", key=b"no key of a router", partition=2)
+    with lone.router(**LANES) as router:
+        router.start()
+        wait_until(lambda: bool(router.events("partition_refused")), "the damaged partition is refused")
+        others = [partition for partition in range(PARTITIONS) if partition != 2]
+        due_ms = now_ms() + 2_000
+        for partition in others:
+            lone.send(delay, ("deliver-at", b"%d" % due_ms), partition=partition)
+        released = lone.wait_records(out, len(others))
+        assert {each.timestamp_ms - due_ms < 1_000 for each in released} == {True}

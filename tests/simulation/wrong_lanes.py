@@ -1,0 +1,69 @@
+"""Routers with one mistake each about lanes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from sidecar.engine.ownership.origin import Origin, write_origin
+from sidecar.engine.release.releaser import Releaser
+from sidecar.engine.release.transaction import Transaction, Transactions
+from snapshots.state.lane import LaneName
+from snapshots.state.state import StoredState, fold_state
+from tests.simulation.host import Host, SimulatedStanding
+from tests.simulation.replacing import OWNED, Wrong
+
+_END_FORMER = "sidecar.engine.ownership.takeover.end_former"
+
+
+class LaneNotFenced(Wrong):
+    """Takes over by the own id alone, though the state names a lane that may still write."""
+
+    replaces: ClassVar = {_END_FORMER: lambda _: None}
+
+
+class _ReadOnce(SimulatedStanding):
+    _read: StoredState | None = None
+
+    def lane(self) -> LaneName | None:
+        if self._read is None:
+            self._read = fold_state(self._around.store.state)
+        return super().lane()
+
+    def stored(self) -> StoredState | None:
+        return self._read
+
+
+class StateNotReadAgain(Wrong):
+    """Goes on with the state that it read before it fenced the lane."""
+
+    replaces: ClassVar = {"tests.simulation.host.SimulatedStanding": _ReadOnce}
+
+
+class _Nameless(Releaser):
+    def _transaction(self, attempt: Any) -> Transaction:
+        return replace(super()._transaction(attempt), lane=None)
+
+
+def _without_lane(transactions: Transactions, origin: Origin, _: LaneName | None) -> None:
+    write_origin(transactions, origin, None)
+
+
+class LaneNotNoted(Wrong):
+    """Writes in transactions of a lane that the state does not name."""
+
+    replaces: ClassVar = {OWNED + "Releaser": _Nameless, OWNED + "write_origin": _without_lane}
+
+
+class _NotesByLane(Host):
+    def transactions(self, origin: Origin) -> Transactions:
+        own = super().transactions(origin)
+        return own if self.lane is None else self.lane.transactions(origin)
+
+
+class NotedByLane(Wrong):
+    """Notes its lane in a transaction of that lane, which no other take-over has fenced."""
+
+    replaces: ClassVar[dict[str, Callable[..., object]]] = {"tests.simulation.serving.Host": _NotesByLane}
+
+
+ALL: tuple[type[Wrong], ...] = (LaneNotFenced, StateNotReadAgain, LaneNotNoted, NotedByLane)

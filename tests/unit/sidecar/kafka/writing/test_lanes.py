@@ -1,0 +1,166 @@
+"""The lanes of a process: who joins which, and which lanes are fenced at a take-over."""
+
+from typing import Any, cast
+
+import pytest
+
+from sidecar.kafka.client.connections import RenewableProducer
+from sidecar.kafka.writing.lanes import APART_S, Lanes, Member
+from snapshots.state.lane import LaneName
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def running_s(self) -> float:
+        return self.now_s
+
+
+class Made:
+    """A producer that was made for a transactional id."""
+
+    def __init__(self, transactional_id: str, on_throttle: Any) -> None:
+        self.transactional_id = transactional_id
+        self.on_throttle = on_throttle
+        self.is_purged = False
+
+    def purge(self) -> None:
+        self.is_purged = True
+
+
+class Process:
+    """The lanes of a process, with the ids that it has fenced, in order."""
+
+    def __init__(self, lanes: int = 2, partitions: int = 10) -> None:
+        self.clock = Clock()
+        self.fenced: list[str] = []
+        self.throttled: list[object] = []
+        self.lanes = Lanes("g", lanes, self._make, cast("Any", self.clock))
+        self.lanes.partitions = partitions
+        self.made: list[Made] = []
+
+    def _make(self, transactional_id: str, on_throttle: Any) -> RenewableProducer:
+        self.made.append(Made(transactional_id, on_throttle))
+        return cast("RenewableProducer", self.made[-1])
+
+    def fence(self, producer: RenewableProducer) -> None:
+        self.fenced.append(cast("Made", producer).transactional_id)
+
+    def join(self, partition: int) -> Member:
+        member = self.lanes.join(("d", partition), self.throttled.append, self.fence)
+        assert member is not None
+        return member
+
+    def end(self, name: LaneName, partition: int = 0, mine: Member | None = None) -> bool:
+        return self.lanes.end(name, ("d", partition), mine, self.fence)
+
+
+def test_partitions_are_spread_over_the_lanes() -> None:
+    process = Process()
+    members = [process.join(number) for number in range(5)]
+    assert [each.lane for each in members[::2]] == [members[0].lane] * 3
+    assert [each.lane for each in members[1::2]] == [members[1].lane] * 2
+    assert len(process.fenced) == len(set(process.fenced)) == 2
+    assert all(each.name.number == 1 for each in members)
+
+
+@pytest.mark.parametrize(("lanes", "partitions"), [(0, 10), (8, 8), (8, 1)])
+def test_a_process_with_few_partitions_or_without_lanes_gives_each_a_producer_of_its_own(
+    lanes: int, partitions: int
+) -> None:
+    process = Process(lanes, partitions)
+    assert process.lanes.join(("d", 0), process.throttled.append, process.fence) is None
+    assert not process.made
+
+
+def test_the_ids_of_two_processes_differ() -> None:
+    assert Process().join(0).name.transactional_id != Process().join(0).name.transactional_id
+
+
+def test_the_last_one_throws_the_producer_away_and_the_next_one_of_the_id_has_a_higher_number() -> None:
+    process = Process(lanes=1)
+    one, two = process.join(0), process.join(1)
+    process.lanes.leave(one)
+    assert [each.is_purged for each in process.made] == [False]
+    process.lanes.leave(two)
+    assert [each.is_purged for each in process.made] == [True]
+    again = process.join(0)
+    assert again.name == one.name._replace(number=2)
+
+
+def test_an_ended_lane_is_followed_by_another_while_partitions_are_still_in_it() -> None:
+    process = Process(lanes=1)
+    one, two = process.join(0), process.join(1)
+    one.lane.end()
+    process.lanes.leave(one)
+    again = process.join(0)
+    assert (again.name.number, again.lane.has_ended) == (2, False)
+    process.lanes.leave(two)
+    assert [each.is_purged for each in process.made] == [True, False]
+
+
+def test_a_lane_of_another_process_is_fenced_once() -> None:
+    process, other = Process(), LaneName("g.lane.other.0", 4)
+    assert process.end(other)
+    assert process.fenced == ["g.lane.other.0"]
+    assert process.made[0].is_purged
+    assert not process.end(other, partition=3)
+    assert process.end(other._replace(number=5))
+
+
+def test_the_living_lane_of_the_process_itself_is_left_alone() -> None:
+    process = Process(lanes=1)
+    name = process.join(0).name
+    assert not process.end(name, partition=1)
+    assert not process.end(name, 1, process.join(1))
+
+
+def test_a_lane_is_fenced_if_an_earlier_ownership_of_the_partition_has_not_left_it() -> None:
+    """The thread of that ownership may hang in a client, and its part may still be committed."""
+    process = Process(lanes=1)
+    hung = process.join(0)
+    mine = process.join(0)
+    assert process.end(hung.name, 0, mine)
+    assert hung.lane.has_ended
+
+
+def test_an_earlier_producer_of_an_id_of_the_process_was_fenced_by_the_later_one() -> None:
+    process = Process(lanes=1)
+    one = process.join(0)
+    one.lane.end()
+    process.lanes.leave(one)
+    process.join(0)
+    fenced = len(process.fenced)
+    assert not process.end(one.name)
+    assert len(process.fenced) == fenced
+
+
+def test_an_ended_lane_without_a_later_producer_is_fenced() -> None:
+    """Its last commit may be on its way."""
+    process = Process(lanes=1)
+    one = process.join(0)
+    one.lane.end()
+    assert process.end(one.name)
+    process.lanes.leave(one)
+    assert not process.end(one.name)
+
+
+def test_a_partition_that_holds_up_others_has_a_producer_of_its_own_for_a_while() -> None:
+    process = Process()
+    process.lanes.set_apart(("d", 0))
+    assert process.lanes.join(("d", 0), process.throttled.append, process.fence) is None
+    process.join(1)
+    process.clock.now_s = APART_S
+    process.join(0)
+
+
+def test_a_quota_is_told_to_each_partition_of_the_lane() -> None:
+    process = Process(lanes=1)
+    process.join(0)
+    process.lanes.leave(process.join(1))
+    process.join(2)
+    process.made[0].on_throttle("event")
+    assert process.throttled == ["event", "event"]
