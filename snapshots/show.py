@@ -12,8 +12,8 @@ from pyroaring import BitMap64
 
 from index.buckets.bucket import Manifest, SegmentRef
 from index.errors import FormatError
-from index.named.id_pages import ROW_BYTES, IdPageRef, place_in, rows_of
-from index.named.id_runs import HASH_BYTES
+from index.named.id_pages import IdPageRef, IdRows, place_in, rows_of, shift_in
+from index.named.places import HASH_BYTES
 from index.named.transit import InTransit, Lot
 from snapshots.envelope import VERSION, Kind, kind_of, unwrap
 from snapshots.proto import state_pb2
@@ -104,11 +104,12 @@ def _show_mask(offsets: BitMap64) -> Iterator[str]:
     yield _line("cancelled", f"{_count(len(offsets), 'record')} from offset {offsets.min()} to {offsets.max()}")
 
 
-def _show_ids(page: bytes, *, rows: bool) -> Iterator[str]:
-    yield _line("ids", f"{_count(len(page) // ROW_BYTES, 'record')} with an id")
+def _show_ids(page: IdRows, *, rows: bool) -> Iterator[str]:
+    yield _line("ids", f"{_count(page.row_count, 'record')} with an id")
     for row in rows_of(page) if rows else ():
         due_ms, offset = place_in(row)
-        yield f"  {row[:HASH_BYTES].hex()}  due {_instant(due_ms)}, offset {offset}"
+        asked = f", requested for {_instant(due_ms - shift_ms)}" if (shift_ms := shift_in(row)) else ""
+        yield f"  {row[:HASH_BYTES].hex()}  due {_instant(due_ms)}, offset {offset}{asked}"
 
 
 def _show_transit(lot: Lot, notes: Sequence[InTransit]) -> Iterator[str]:

@@ -8,28 +8,16 @@ control finds have left, they are removed.
 
 Sealed records lie in buckets, and so do their ids, sorted in pages (:mod:`index.named.id_pages`). These ids are not in
 memory as well: a look-up reads the pages that may hold its ids (:mod:`index.named.id_lookup`).
-
-A bucket may have no pages. The first look-up then has the whole bucket read (``is_known``). From then on its ids are
-kept, 32 bytes each, for as long as a bucket holds their records; so are the ids of buckets without pages that are
-sealed later. They are kept by ranges of offsets, so buckets may be merged in any way. A bucket is also written without
-pages where some of its records with an id are spread (:mod:`index.rules.spreading`), because a page does not give the
-time that was requested::
-
-    offsets    0 ........... 400 ........ 900 ............... C
-               ├─ read once ──┤├─ sealed ──┤├─ not sealed ────┤
-                   runs            runs          places
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import chain
-from types import MappingProxyType
-from typing import Final
 
 from pyroaring import BitMap64
 
 from index.named.id_lookup import IdLookup
-from index.named.id_runs import HASH_BYTES, IdRun, Places, insert, places_of, without
+from index.named.places import HASH_BYTES, Places, Shifts, insert, places_of, without
 from index.pending.progress import Position
 
 FIRST_SWEEP = 1_024
@@ -40,8 +28,6 @@ def hash_of(deliver_id: bytes) -> bytes:
     """Hash an id; two ids of one partition with the same hash are not to be expected in any lifetime."""
     return blake2b(deliver_id, digest_size=HASH_BYTES).digest()
 
-
-_NONE: Final[Mapping[int, int]] = MappingProxyType({})
 
 AnyPlaces = dict[bytes, Position | list[Position]]
 
@@ -58,15 +44,12 @@ class Names:
     def __init__(self) -> None:
         self._places: AnyPlaces = {}
         self._frozen: AnyPlaces = {}
+        self._shifts_ms: dict[int, int] = {}
+        self._frozen_shifts_ms: dict[int, int] = {}
+        self._longest_shift_ms = 0
         self._count = 0
         self._sweep_at = FIRST_SWEEP
-        self._runs: list[tuple[range, IdRun]] = []
-        self._known = BitMap64()
         self._cancelled = BitMap64()
-        self._loose: list[IdRun] = []
-        self._shifts_ms: dict[int, int] = {}
-        self._longest_shift_ms = 0
-        self._is_asked = False
         self._removed: list[tuple[bytes, set[Position]]] = []
         self.lookup = IdLookup()
 
@@ -101,21 +84,20 @@ class Names:
 
     def find(self, id_hash: bytes, asked_ms: int | None = None) -> list[Position]:
         """Return the places where records of this id are or have been, requested for ``asked_ms`` where it is given."""
-        due = None if asked_ms is None else (asked_ms, asked_ms + self._longest_shift_ms)
-        sealed = [place for _, run in self._runs for place in run.find(id_hash, due)]
-        sealed += places_of(self.lookup.places, id_hash, due) + places_of(self._frozen, id_hash, due)
+        longest_shift_ms = max(self._longest_shift_ms, self.lookup.longest_shift_ms)
+        due = None if asked_ms is None else (asked_ms, asked_ms + longest_shift_ms)
+        sealed = places_of(self.lookup.places, id_hash, due) + places_of(self._frozen, id_hash, due)
         found = [place for place in sealed if place.offset not in self._cancelled]
         found += places_of(self._places, id_hash, due)
         if asked_ms is None:
             return found
-        return [place for place in found if place.due_ms - self._shifts_ms.get(place.offset, 0) == asked_ms]
+        return [place for place in found if place.due_ms - self._shift_ms(place.offset) == asked_ms]
 
     def latest(self, id_hash: bytes) -> Iterator[Position]:
         """Return the places where records of this id are or have been; within each part the last due first."""
         parts: list[Places] = [self._places, self._frozen, self.lookup.places]
         known = [reversed(each) if isinstance(each, list) else [each] for part in parts if (each := part.get(id_hash))]
-        found = chain.from_iterable([*known, *(run.latest(id_hash) for _, run in self._runs)])
-        return (place for place in found if place.offset not in self._cancelled)
+        return (place for place in chain.from_iterable(known) if place.offset not in self._cancelled)
 
     def let_go(self, id_hash: bytes, gone: Iterable[Position]) -> None:
         """Remove places of an id that have left, except where only a sweep or ``forget`` removes places."""
@@ -125,8 +107,7 @@ class Names:
 
     def asked_ms(self, places: Iterable[Position]) -> dict[int, int]:
         """Return the times that were requested for these places, by offset, where they differ from the due times."""
-        shifts_ms = self._shifts_ms
-        return {each.offset: each.due_ms - shifts_ms[each.offset] for each in places if each.offset in shifts_ms}
+        return {each.offset: each.due_ms - shift_ms for each in places if (shift_ms := self._shift_ms(each.offset))}
 
     def sweep(self, is_pending: Callable[[Position], bool]) -> None:
         """Remove places that are not pending; O(places)."""
@@ -134,12 +115,16 @@ class Names:
         self._places = {each: places if len(places) > 1 else places[0] for each, places in pending if places}
         self._count = _count(self._places)
         self._sweep_at = max(FIRST_SWEEP, 2 * self._count)
-        self._forget_shifts()
+        if self._shifts_ms:
+            left = {place.offset for each in self._places for place in places_of(self._places, each)}
+            self._shifts_ms = {offset: self._shifts_ms[offset] for offset in self._shifts_ms.keys() & left}
+        self._longest_shift_ms = max([*self._shifts_ms.values(), *self._frozen_shifts_ms.values()], default=0)
 
     def freeze(self) -> None:
         """Set all places aside that were added, because they are being sealed from here on."""
         assert not self._frozen, "being sealed already"
         self._frozen, self._places, self._count, self._removed = self._places, {}, 0, []
+        self._frozen_shifts_ms, self._shifts_ms = self._shifts_ms, {}
 
     @property
     def frozen(self) -> Places:
@@ -150,16 +135,14 @@ class Names:
         return self._frozen
 
     @property
-    def is_frozen_spread(self) -> bool:
-        """True if some frozen records leave later than requested, which a page of ids does not tell."""
-        frozen = self._frozen
-        return bool(self._shifts_ms) and any(
-            place.offset in self._shifts_ms for each in frozen for place in places_of(frozen, each)
-        )
+    def frozen_shifts_ms(self) -> Shifts:
+        """The shifts of the places that are being sealed; they do not change, and another thread may read them."""
+        return self._frozen_shifts_ms
 
     def thaw(self) -> None:
         """Put the frozen places back, because they are not sealed after all."""
         newer, self._places, self._frozen = self._places, dict(self._frozen), {}
+        self._shifts_ms, self._frozen_shifts_ms = self._frozen_shifts_ms | self._shifts_ms, {}
         for id_hash, gone in self._removed:
             _remove(self._places, id_hash, gone)
         self._count = _count(self._places)
@@ -168,20 +151,8 @@ class Names:
                 self.add(id_hash, place)
 
     def discard_frozen(self) -> None:
-        """Drop the frozen places: all of them have left, or lie in pages of a bucket."""
-        self._frozen = {}
-
-    def sealed(self, offsets: range) -> None:
-        """Note that the frozen places lie in a bucket of these offsets, which has no pages."""
-        places, self._frozen = self._frozen, {}
-        if self._is_asked:
-            self.read(offsets, places)
-        else:
-            self._forget_shifts()
-
-    def ask(self) -> None:
-        """Keep the ids that are sealed without pages from now on, because ids are being looked for."""
-        self._is_asked = True
+        """Drop the frozen places: all of them have left, or lie in a bucket."""
+        self._frozen, self._frozen_shifts_ms = {}, {}
 
     def look_up(self, hashes: Iterable[bytes]) -> None:
         """Look for these ids from now on, and no longer for the earlier ones."""
@@ -189,41 +160,16 @@ class Names:
 
     def knows(self, id_hash: bytes, offsets: range) -> bool:
         """Return whether all places of this id in a bucket of these offsets are known."""
-        return self.is_known(offsets) or (id_hash in self.lookup and self.lookup.covers(offsets))
+        return id_hash in self.lookup and self.lookup.covers(offsets)
 
-    def is_known(self, offsets: range) -> bool:
-        """Return whether all ids of a bucket of these offsets are known."""
-        return bool(self._known.range_cardinality(offsets.start, offsets.stop) == len(offsets))
-
-    def read(self, offsets: range, *places: AnyPlaces, shifts_ms: Mapping[int, int] = _NONE) -> None:
-        """Take all ids that a bucket of these offsets holds; ``shifts_ms`` gives shifts by offset, see ``add``."""
-        self._known.add_range(offsets.start, offsets.stop)
-        self._shifts_ms.update(shifts_ms)
-        self._longest_shift_ms = max(self._longest_shift_ms, *shifts_ms.values(), 0)
-        runs = [IdRun(each) for each in places if each]
-        self._runs += [(offsets, run) for run in runs]
-        self._loose += runs
-
-    def take_loose(self) -> list[IdRun]:
-        """Return the runs that are to be made compact, by any thread; each is returned once."""
-        loose, self._loose = self._loose, []
-        return loose
-
-    def forget(self, buckets: Sequence[range], watermark: Position | None) -> None:
-        """Drop ids that no bucket holds any more, and ids that ``watermark`` has passed, if all buckets share one."""
-        if not self._known and not self._cancelled:
+    def forget(self, buckets: Sequence[range]) -> None:
+        """Drop the cancelled offsets that no bucket holds any more."""
+        if not self._cancelled:
             return
         held = BitMap64()
         for each in buckets:
             held.add_range(each.start, each.stop)
-        self._known &= held
         self._cancelled &= held
-        self._runs = [
-            (offsets, run)
-            for offsets, run in self._runs
-            if held.range_cardinality(offsets.start, offsets.stop) and (watermark is None or run.last > watermark)
-        ]
-        self._forget_shifts()
 
     def check(self) -> None:
         """Assert every invariant."""
@@ -232,18 +178,10 @@ class Names:
             assert all(len(each) == HASH_BYTES for each in places)
             assert all(len(known) > 1 for known in places.values() if isinstance(known, list))
             assert all(known == sorted(known) for known in places.values() if isinstance(known, list))
-        assert self._is_asked or not self._runs
 
-    def _forget_shifts(self) -> None:
-        if self._shifts_ms:
-            loose = self._places, self._frozen
-            unsealed = {each.offset for known in loose for id_hash in known for each in places_of(known, id_hash)}
-            self._shifts_ms = {
-                offset: shift_ms
-                for offset, shift_ms in self._shifts_ms.items()
-                if offset in unsealed or offset in self._known
-            }
-            self._longest_shift_ms = max(self._shifts_ms.values(), default=0)
+    def _shift_ms(self, offset: int) -> int:
+        waits_ms = self._shifts_ms.get(offset) or self._frozen_shifts_ms.get(offset)
+        return waits_ms or self.lookup.shifts_ms.get(offset, 0)
 
 
 def _count(places: AnyPlaces) -> int:

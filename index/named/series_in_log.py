@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 from pyroaring import BitMap64, FrozenBitMap64
 
-from index.named.id_runs import HASH_BYTES
 from index.named.mask import Mask
+from index.named.places import HASH_BYTES
 from index.named.transit import InTransit, Lot
 from index.pending.progress import Position
 from index.protocol.occurrences import is_ours

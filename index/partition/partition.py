@@ -26,7 +26,6 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import TypeVar
 
-from index.buckets.bucket import Manifest
 from index.named.receipts import Receipt
 from index.partition.adopting import SHARE, Adoption
 from index.partition.batch import Batch, Installation, Installs
@@ -183,16 +182,9 @@ class PartitionIndex(Entering[P, R]):
         elif installed.merged_from:
             self._pending.install_merged(installed.manifest, installed.merged_from, watermark)
         else:
-            self._sealed(installed.manifest)
-            self._pending.install_sealed(installed.manifest, watermark, installed.keep_to)
-        behind_any = any(bucket.behind is not None for bucket in self._pending.buckets.values())
-        self._named.names.forget(self._pending.ranges(), None if behind_any else watermark)
-
-    def _sealed(self, manifest: Manifest) -> None:
-        if manifest.id_pages is None:
-            self._named.names.sealed(range(manifest.from_offset, manifest.to_offset))
-        else:
             self._named.names.discard_frozen()
+            self._pending.install_sealed(installed.manifest, watermark, installed.keep_to)
+        self._named.names.forget(self._pending.ranges())
 
     def check(self) -> None:
         """Assert every invariant; O(n log n)."""

@@ -175,10 +175,12 @@ class IdPages(_message.Message):
     def __init__(self, first_hashes: _Optional[bytes] = ..., rows: _Optional[_Iterable[int]] = ..., sizes: _Optional[_Iterable[int]] = ..., record_offset_deltas: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class IdPage(_message.Message):
-    __slots__ = ("rows",)
+    __slots__ = ("rows", "shifted_rows")
     ROWS_FIELD_NUMBER: _ClassVar[int]
+    SHIFTED_ROWS_FIELD_NUMBER: _ClassVar[int]
     rows: bytes
-    def __init__(self, rows: _Optional[bytes] = ...) -> None: ...
+    shifted_rows: bytes
+    def __init__(self, rows: _Optional[bytes] = ..., shifted_rows: _Optional[bytes] = ...) -> None: ...
 
 class Ending(_message.Message):
     __slots__ = ("topic", "partition", "from_offset", "to_offset", "committed", "producer_id")

@@ -6,7 +6,7 @@ from operator import sub
 
 from index.errors import FormatError
 from index.named.id_pages import MAX_PAGES, PAGE_ROWS, IdPageRef
-from index.named.id_runs import HASH_BYTES
+from index.named.places import HASH_BYTES
 from snapshots.proto import state_pb2
 
 _MAX_NUMBER = 2**63 - 1

@@ -1,6 +1,8 @@
 """Pages of ids in the snapshots topic, beside the segments of their bucket: see :mod:`index.named.id_pages`.
 
-A page is one record, its rows as they are. The manifest tells whether a record is the page it means, as with a segment.
+A page is one record, its rows as they are. A reader that does not know rows with shifts finds a page without rows,
+which it refuses, and reads the segments instead. The manifest tells whether a record is the page it means, as with a
+segment.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,13 +15,14 @@ from index.named.id_pages import (
     LEAST_ROWS,
     MAX_PAGES,
     PAGE_ROWS,
-    ROW_BYTES,
+    SHIFTED_ROW_BYTES,
     IdPageRef,
+    IdRows,
     are_rows,
     cut_rows,
     rows_of_a_page,
 )
-from index.named.id_runs import HASH_BYTES
+from index.named.places import HASH_BYTES
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.proto import state_pb2
 
@@ -36,11 +39,13 @@ def id_page_key(bucket_id: int, number: int) -> bytes:
     return b"%020d/id/%06d" % (bucket_id, number)
 
 
-def encode_page(page: bytes) -> EncodedPage:
+def encode_page(page: IdRows) -> EncodedPage:
     """Encode rows as the record of a page; FormatError when they are no page, or over the cap."""
     _check(page)
-    value = wrap(Kind.IDS, state_pb2.IdPage(rows=page).SerializeToString())
-    return EncodedPage(IdPageRef(page[:HASH_BYTES], len(page) // ROW_BYTES, len(value), -1), value)
+    joined, has_shifts = page.joined, page.row_bytes == SHIFTED_ROW_BYTES
+    message = state_pb2.IdPage(shifted_rows=joined) if has_shifts else state_pb2.IdPage(rows=joined)
+    value = wrap(Kind.IDS, message.SerializeToString())
+    return EncodedPage(IdPageRef(joined[:HASH_BYTES], page.row_count, len(value), -1), value)
 
 
 def encode_pages(rows: Iterable[bytes], count: int, least_rows: int = LEAST_ROWS) -> Iterator[EncodedPage]:
@@ -48,23 +53,24 @@ def encode_pages(rows: Iterable[bytes], count: int, least_rows: int = LEAST_ROWS
     return map(encode_page, cut_rows(rows, rows_of_a_page(count, least_rows)))
 
 
-def parse_page(value: bytes) -> bytes:
+def parse_page(value: bytes) -> IdRows:
     """Decode the rows of any page; FormatError when it cannot be trusted."""
     message = state_pb2.IdPage()
     try:
         message.ParseFromString(unwrap(Kind.IDS, value))
     except DecodeError as error:
         raise FormatError(f"page of ids: {error}") from error
-    _check(message.rows)
-    return message.rows
+    page = IdRows(message.shifted_rows, SHIFTED_ROW_BYTES) if message.shifted_rows else IdRows(message.rows)
+    _check(page)
+    return page
 
 
-def decode_page(ref: IdPageRef, value: bytes | None) -> bytes:
+def decode_page(ref: IdPageRef, value: bytes | None) -> IdRows:
     """Decode the rows of the page that a manifest names; FormatError when it is missing, or another page."""
     if value is None:
         raise FormatError(f"the snapshots topic has nothing that can be read at offset {ref.record_offset}")
     page = parse_page(value)
-    if page[:HASH_BYTES] != ref.first_hash or len(page) != ROW_BYTES * ref.rows:
+    if page.joined[:HASH_BYTES] != ref.first_hash or page.row_count != ref.rows:
         raise FormatError("it is not the page of ids that the manifest names")
     return page
 
@@ -92,6 +98,6 @@ class IdPageWriter:
         return tuple(self._written) if len(self._written) <= self._max_pages else None
 
 
-def _check(page: bytes) -> None:
-    if len(page) > PAGE_ROWS * ROW_BYTES or not are_rows(page):
-        raise FormatError(f"page of ids of {len(page)} bytes, which are not 1 to {PAGE_ROWS} rows in order")
+def _check(page: IdRows) -> None:
+    if page.row_count > PAGE_ROWS or not are_rows(page):
+        raise FormatError(f"page of ids of {len(page.joined)} bytes, which are not 1 to {PAGE_ROWS} rows in order")

@@ -11,7 +11,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from index.errors import FormatError
-from index.named.id_runs import HASH_BYTES
+from index.named.places import HASH_BYTES
 from index.named.transit import InTransit, Lot, named_lots
 from index.pending.progress import Position
 from snapshots.envelope import Kind, key_text, unwrap, wrap

@@ -85,9 +85,9 @@ class Cutter:
                 yield batch
 
     def _put_aside(self, batch: pa.RecordBatch) -> None:
-        columns = (objects(batch.column(name)) for name in ("bucket", "record", "due_ms", "offset"))
-        for bucket, id_hash, due_ms, offset in zip(*columns, strict=True):
-            self._ids.setdefault(of_ids(bucket), []).append(row(id_hash, due_ms, offset))
+        columns = (objects(batch.column(name)) for name in ("bucket", "record", "due_ms", "offset", "timestamp_ms"))
+        for bucket, id_hash, due_ms, offset, asked_ms in zip(*columns, strict=True):
+            self._ids.setdefault(of_ids(bucket), []).append(row(id_hash, due_ms, offset, due_ms - asked_ms))
 
     def _encoded(self, writer: SegmentWriter, rows: pa.RecordBatch) -> Sequence[Encoded]:
         placement = placement_of(rows.column("offset").to_numpy(), self._rules)

@@ -18,7 +18,14 @@ from index.named.names import hash_of
 from index.rules.rules import Rules
 from snapshots.segments.writing import COLUMN_BYTES, HEADER_BYTES
 from spark_backfill.buckets.collector import no_collector
-from spark_backfill.buckets.decisions import ControlFoundError, Decisions, decisions, header_ends, milliseconds
+from spark_backfill.buckets.decisions import (
+    ControlFoundError,
+    DecidedBatch,
+    Decisions,
+    decisions,
+    header_ends,
+    milliseconds,
+)
 from spark_backfill.buckets.plan import Slots
 from spark_backfill.errors import NeedsOwnerError
 from spark_backfill.kernel import chosen
@@ -37,8 +44,8 @@ A row without ``record`` is absent.
 it; for ``names`` and ``record`` see :mod:`spark_backfill.buckets.packing`.
 
 A record with an id has a second row, for the pages of ids (:mod:`index.named.id_pages`): its ``record`` is the hash of
-the id, its ``bucket`` is ``of_ids`` of the bucket's number, and its slot depends on the hash. So the tasks that sort
-records also sort ids, each a part of them.
+the id, its ``timestamp_ms`` the due time that was requested, its ``bucket`` is ``of_ids`` of the bucket's number, and
+its slot depends on the hash. So the tasks that sort records also sort ids, each a part of them.
 """
 
 
@@ -101,8 +108,8 @@ class DecideTask:
             pa.array(decided.packed, pa.binary()),
         ]
         yield pa.RecordBatch.from_arrays(columns, names=_NAMES)
-        if decided.named and not rules.spreads:
-            yield _ids(decided.named, buckets, due_ms, offsets, timestamps_ms, placed)
+        if decided.named:
+            yield _ids(decided, buckets, offsets, placed)
 
 
 def of_ids(bucket: int) -> int:
@@ -114,18 +121,17 @@ def of_ids(bucket: int) -> int:
     return -1 - bucket
 
 
-def _ids(
-    named: Sequence[tuple[int, bytes]], buckets: Any, dues_ms: Any, offsets: Any, timestamps_ms: Any, placed: "_Placing"
-) -> pa.RecordBatch:
-    numbers = np.array([number for number, _ in named])
-    hashes = [hash_of(deliver_id) for _, deliver_id in named]
-    count = len(named)
+def _ids(decided: DecidedBatch, buckets: Any, offsets: Any, placed: "_Placing") -> pa.RecordBatch:
+    numbers = np.array([number for number, _ in decided.named])
+    hashes = [hash_of(deliver_id) for _, deliver_id in decided.named]
+    dues_ms, count = decided.dues_ms[numbers], len(numbers)
+    shifts_ms = np.array([decided.shifts_ms.get(number, 0) for number, _ in decided.named])
     columns = [
         pa.array(placed.keys_of_ids(buckets[numbers], hashes), pa.int32()),
         pa.array(of_ids(buckets[numbers]), pa.int32()),
-        pa.array(dues_ms[numbers], pa.int64()),
+        pa.array(dues_ms, pa.int64()),
         pa.array(offsets[numbers], pa.int64()),
-        pa.array(timestamps_ms[numbers], pa.int64()),
+        pa.array(dues_ms - shifts_ms, pa.int64()),
         pa.array(np.zeros(count), pa.int32()),
         pa.array([None] * count, pa.string()),
         pa.array(hashes, pa.binary()),

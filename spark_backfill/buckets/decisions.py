@@ -4,7 +4,7 @@ Python decides lists of objects, which have to be made first. The kernel reads t
 of the common form, and stops in front of any other. Python decides that record, and raises all errors.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, Protocol
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from index.protocol.headers import Headers
-from index.protocol.schedule import AT_ONCE, Control, Rejection, due_ms_of
+from index.protocol.schedule import AT_ONCE, Control, Rejection, due_ms_of, schedule_of
 from index.rules.rules import Rules
 from index.rules.unreadable import are_plain
 from snapshots.segments.rows import RowPacker
@@ -34,14 +34,16 @@ class ControlFoundError(Exception):
 
 
 class DecidedBatch(NamedTuple):
-    """Decisions about a batch: due time of each record, numbers of the rejected records, and ids by number.
+    """Decisions about a batch: due time of each record, numbers of the rejected records, ids and shifts by number.
 
-    ``names`` and ``packed`` are columns of :mod:`spark_backfill.buckets.packing`, all None where nothing is packed.
+    ``shifts_ms`` has the records with an id that a spread makes due later (:mod:`index.rules.spreading`). ``names`` and
+    ``packed`` are columns of :mod:`spark_backfill.buckets.packing`, all None where nothing is packed.
     """
 
     dues_ms: Any
     rejected: Sequence[int]
     named: Sequence[tuple[int, bytes]]
+    shifts_ms: Mapping[int, int]
     names: Sequence[str | None]
     packed: Sequence[bytes | None]
 
@@ -76,12 +78,12 @@ class ByPython:
     def of(self, batch: pa.RecordBatch, timestamps_ms: Any) -> DecidedBatch:
         """Decide a batch."""
         records = _Records.of(batch, timestamps_ms)
-        dues_ms, rejected, named = self.decide(records, 0, batch.num_rows)
+        dues_ms, rejected, named, shifts_ms = self.decide(records, 0, batch.num_rows)
         names: Sequence[str | None] = [None] * batch.num_rows
         packed: Sequence[bytes | None] = [None] * batch.num_rows
         if self.packs:
             names, packed = pack(self.packer, records.keys, records.values, records.headers, rejected)
-        return DecidedBatch(np.array(dues_ms, dtype=np.int64), rejected, named, names, packed)
+        return DecidedBatch(np.array(dues_ms, dtype=np.int64), rejected, named, shifts_ms, names, packed)
 
     def decide(self, records: "_Records", start: int, end: int) -> "PythonDecisions":
         """Decide some of the records; all numbers count from the start of the batch."""
@@ -108,6 +110,7 @@ class ByKernel:
         packed: list[bytes | None] = [None] * count
         rejected: list[int] = []
         named: list[tuple[int, bytes]] = []
+        shifts_ms: dict[int, int] = {}
         no_rows: list[int] = []
         records: _Records | None = None
         at, left = 0, 1
@@ -116,10 +119,11 @@ class ByKernel:
             left = min(2 * left, MOST_LEFT) if stopped == at else 1
             records = records or _Records.of(batch, timestamps_ms)
             at = min(stopped + left, count)
-            some_due_ms, some_rejected, some_named = self.python.decide(records, stopped, at)
+            some_due_ms, some_rejected, some_named, some_shifts_ms = self.python.decide(records, stopped, at)
             dues_ms[stopped:at] = some_due_ms
             rejected += some_rejected
             named += some_named
+            shifts_ms |= some_shifts_ms
             if self.python.packs:
                 some = slice(stopped, at)
                 parts = records.keys[some], records.values[some], records.headers[some]
@@ -128,15 +132,16 @@ class ByKernel:
         names: Sequence[str | None] = [None] * count
         if self.python.packs:
             names = names_of(self.python.packer, packed, no_rows, rejected)
-        return DecidedBatch(dues_ms, rejected, named, names, packed)
+        return DecidedBatch(dues_ms, rejected, named, shifts_ms, names, packed)
 
 
 class PythonDecisions(NamedTuple):
-    """Decisions by Python: due time of each record, numbers of the rejected records, and ids by number."""
+    """Decisions by Python: due time of each record, numbers of the rejected records, ids and shifts by number."""
 
     dues_ms: list[int]
     rejected: list[int]
     named: list[tuple[int, bytes]]
+    shifts_ms: dict[int, int]
 
 
 def decide(
@@ -155,6 +160,7 @@ def decide(
     dues_ms: list[int] = []
     rejected: list[int] = []
     named: list[tuple[int, bytes]] = []
+    shifts_ms: dict[int, int] = {}
     judge, takes_any = rules.decide, rules.are_of_0_1_0
     for number, (pairs, timestamp_ms, offset) in enumerate(zip(headers, timestamps_ms, offsets, strict=True), first):
         decision = judge(pairs, timestamp_ms)
@@ -168,8 +174,10 @@ def decide(
             raise ControlFoundError(number)
         if decision.deliver_id is not None:
             named.append((number, decision.deliver_id))
+            if (schedule := schedule_of(decision)) is not None and schedule.shift_ms:
+                shifts_ms[number] = schedule.shift_ms
         dues_ms.append(due_ms_of(decision))
-    return PythonDecisions(dues_ms, rejected, named)
+    return PythonDecisions(dues_ms, rejected, named, shifts_ms)
 
 
 class _Records(NamedTuple):

@@ -207,8 +207,7 @@ def staged_buckets(
             span.to_offset,
             needs_from.get(number),
             tuple(sorted(of_bucket.get(number, ()))),
-            # A page does not have the requested time of a record that is spread.
-            id_pages=None if job.rules.spreads else _in_order(pages.get(number, ())),
+            id_pages=_in_order(pages.get(number, ())),
         )
         for number, span in enumerate(job.slots.buckets)
     ]

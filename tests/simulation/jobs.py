@@ -9,7 +9,8 @@ from index.buckets.bucket import Placement
 from index.buckets.bucket_rules import SealRules, cut
 from index.errors import FormatError
 from index.named.id_pages import IdPageRef, rows_in_order
-from index.named.names import hash_of
+from index.named.names import AnyPlaces, hash_of
+from index.named.places import Places, Shifts, insert
 from index.pending.progress import Position
 from index.protocol.schedule import AT_ONCE
 from index.rules.rules import Rules
@@ -78,11 +79,10 @@ class Job:
         intent = Intent(self._run, self._store.snapshots_end, NEVER_MS)
         self._store.stage(intent_key(self._run), encode_intent(intent))
         yield f"job {self._name} intends {span}"
-        entries, ids = self._decided()
+        entries, ids, shifts_ms = self._decided()
         # A random generator of its own, so that the rest of the run stays the same.
         writes_ids = random.Random(f"{span}, ids").random() < WRITES_IDS
-        # The shipped jobs do the same: a page does not tell the due time for which a spread schedule asked.
-        id_pages = self._write_ids(ids) if writes_ids and not self._rules.spreads else None
+        id_pages = self._write_ids(ids, shifts_ms) if writes_ids else None
         writer = SegmentWriter(0, self._from, self._to)
         for number, run in enumerate(cut([entries], _limits(self._rng), lambda _: 10)):
             placement = self._rng.choice(list(Placement))
@@ -100,25 +100,27 @@ class Job:
         self._store.withdraw(intent_key(self._run))
         yield f"job {self._name} has staged {span}"
 
-    def _write_ids(self, ids: Mapping[bytes, list[Position]]) -> tuple[IdPageRef, ...] | None:
+    def _write_ids(self, ids: Places, shifts_ms: Shifts) -> tuple[IdPageRef, ...] | None:
         """Write pages of ids in front of the segments, where the segments do not protect them from a trim."""
         writer = IdPageWriter(0, self._limits.max_pages)
-        for number, page in enumerate(encode_pages(rows_in_order(ids), len(ids), self._limits.page_rows)):
+        for number, page in enumerate(encode_pages(rows_in_order(ids, shifts_ms), len(ids), self._limits.page_rows)):
             key = staged_page_key(self._name, self._from, number, next(_attempts))
             writer.written([page], [self._store.append_segment(key, page.value)])
         return writer.refs()
 
-    def _decided(self) -> tuple[list[StoredEntry], Mapping[bytes, list[Position]]]:
-        """Return the entries in release order, and the places of each id, as the tasks of a Spark job decide them."""
+    def _decided(self) -> tuple[list[StoredEntry], Places, Shifts]:
+        """Return the entries in release order, and the places of each id with their shifts, as the tasks of a Spark job
+        decide them.
+        """
         sent = [each for each in self._log.records if self._from <= each.offset < self._to]
         records, offsets = [record_of(each) for each in sent], [each.offset for each in sent]
         headers, timestamps_ms = [each.headers for each in records], [each.timestamp_ms for each in records]
-        dues_ms, _, named = decide(headers, timestamps_ms, offsets, self._rules)
-        ids: dict[bytes, list[Position]] = {}
+        dues_ms, _, named, shifts_ms = decide(headers, timestamps_ms, offsets, self._rules)
+        ids: AnyPlaces = {}
         for number, deliver_id in named:
-            ids.setdefault(hash_of(deliver_id), []).append(Position(dues_ms[number], offsets[number]))
+            insert(ids, hash_of(deliver_id), Position(dues_ms[number], offsets[number]))
         entries: list[StoredEntry] = list(zip(dues_ms, offsets, records, strict=True))
-        return sorted(entries, key=lambda entry: entry[:2]), ids
+        return sorted(entries, key=lambda entry: entry[:2]), ids, {offsets[each]: shifts_ms[each] for each in shifts_ms}
 
 
 class Watch:

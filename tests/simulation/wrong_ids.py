@@ -60,7 +60,7 @@ class _TrustsDamaged(StoredIds):
     def _read_all(self, manifest: Manifest, first: int, reader: Records) -> Tell:
         if manifest.id_pages is None:
             return super()._read_all(manifest, first, reader)
-        return partial(self._ledger.named.names.read, manifest.offsets)
+        return partial(self._ledger.named.names.lookup.found, manifest.offsets, ())
 
 
 class DamagedPageTrusted(Wrong):

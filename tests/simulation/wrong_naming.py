@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from index.named.id_runs import NO_PLACES, Places
 from index.named.mask import Mask
 from index.named.named import NamedSchedules
 from index.named.names import Names
+from index.named.places import NO_PLACES, Places
 from index.named.receipts import Receipt
 from index.named.transit import Transit
 from index.pending.pending import Entry
@@ -74,7 +74,6 @@ class HeldSpared(Wrong):
 
 class _ReadsNothing(StoredIds):
     def are_known(self, _deliver_id: bytes, _following: Iterable[bytes]) -> bool:
-        self._ledger.named.names.ask()
         return True
 
 

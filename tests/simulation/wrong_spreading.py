@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from index.named.names import Names
+from index.named.places import NO_SHIFTS, Shifts
 from index.pending.progress import Position
 from index.protocol.schedule import AT_ONCE, Schedule
 from index.rules.rules import Rules
@@ -93,16 +94,16 @@ class DueWhenItLeaves(Wrong):
     replaces: ClassVar = {"index.named.named.Names": _AsksWhenItLeaves}
 
 
-class _PagesAll(Names):
+class _SealsNoShift(Names):
     @property
-    def is_frozen_spread(self) -> bool:
-        return False
+    def frozen_shifts_ms(self) -> Shifts:
+        return NO_SHIFTS
 
 
-class PagedThoughSpread(Wrong):
-    """Writes pages of ids that leave out the due time for which a spread schedule asked."""
+class ShiftNotPaged(Wrong):
+    """Leaves the shift of a spread schedule out of the pages of ids."""
 
-    replaces: ClassVar = {"index.named.named.Names": _PagesAll}
+    replaces: ClassVar = {"index.named.named.Names": _SealsNoShift}
 
 
 ALL: tuple[type[Wrong], ...] = (
@@ -112,5 +113,5 @@ ALL: tuple[type[Wrong], ...] = (
     OccurrenceDrifts,
     MissedWhileSpread,
     DueWhenItLeaves,
-    PagedThoughSpread,
+    ShiftNotPaged,
 )

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from index.buckets.bucket import Placement
 from index.named.id_pages import place_in, rows_of
-from index.named.id_runs import HASH_BYTES
 from index.named.names import hash_of
+from index.named.places import HASH_BYTES
 from index.partition.partition import PartitionIndex
 from index.pending.progress import start_of
 from index.protocol.record import Record

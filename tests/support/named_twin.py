@@ -16,10 +16,10 @@ from pyroaring import BitMap64
 
 from index.buckets.bucket import Manifest, Placement, SegmentRef
 from index.buckets.bucket_rules import SealRules, cut, to_merge
-from index.named.id_pages import ROW_BYTES, IdPage, IdPageRef, cut_rows, rows_in_order, rows_of
-from index.named.id_runs import HASH_BYTES
+from index.named.id_pages import IdPage, IdPageRef, IdRows, cut_rows, rows_in_order, rows_of
 from index.named.mask import Mask
 from index.named.names import hash_of
+from index.named.places import HASH_BYTES
 from index.named.receipts import Receipt
 from index.partition.batch import Batch, Installation
 from index.partition.partition import PartitionIndex
@@ -73,7 +73,7 @@ class NamedTwin:
     containers: dict[int, BitMap64] = field(default_factory=dict)
     manifests: dict[int, Manifest] = field(default_factory=dict)
     store: list[list[Entry[Row]]] = field(default_factory=list)
-    pages: list[bytes] = field(default_factory=list)
+    pages: list[IdRows] = field(default_factory=list)
     left: list[Row | Receipt] = field(default_factory=list)
     done: Counter[str] = field(default_factory=Counter)
 
@@ -127,7 +127,6 @@ class NamedTwin:
     def read_ids(self, id_hash: bytes) -> None:
         """Tell the index the places of an id in those buckets where they are unknown."""
         names = self.index.named.names
-        names.ask()
         if id_hash not in names.lookup:
             names.look_up({id_hash, *map(hash_of, self.paging.sample(IDS, 2))})
         for each in self.manifests.values():
@@ -137,26 +136,17 @@ class NamedTwin:
                 self.look_up(each.offsets, each.id_pages)
                 continue
             self.done["read"] += 1
-            found: dict[bytes, Position | list[Position]] = {}
-            for entry in (entry for ref in each.segments for entry in self.store[ref.record_offset]):
-                if entry[2].deliver_id is not None:
-                    places = found.setdefault(hash_of(entry[2].deliver_id), [])
-                    assert isinstance(places, list)
-                    places.append(Position(*entry[:2]))
-            names.read(each.offsets, found)
-        if self.rng.random() < 0.5:
-            for run in names.take_loose():
-                run.compact()
+            entries = [entry for ref in each.segments for entry in self.store[ref.record_offset]]
+            ids = ((hash_of(row.deliver_id), Position(*at)) for *at, row in entries if row.deliver_id is not None)
+            names.lookup.found(each.offsets, [(each, place, 0) for each, place in ids if each in names.lookup])
 
     def look_up(self, offsets: range, pages: Sequence[IdPageRef]) -> None:
         """Tell the index the places that a bucket has of the ids that are looked for."""
         lookup = self.index.named.names.lookup
-        found: dict[bytes, list[Position]] = {}
         for number, numbers in lookup.sought.in_pages(pages):
             page = IdPage(self.pages[pages[number].record_offset])
-            for id_hash, place in page.find(lookup.sought, numbers):
-                found.setdefault(id_hash, []).append(place)
-        lookup.found(offsets, found)
+            lookup.found(offsets, page.find(lookup.sought, numbers))
+        lookup.found(offsets, ())
         self.done["looked up"] += 1
 
     def crash(self) -> None:
@@ -249,7 +239,7 @@ class NamedTwin:
             rows = heapq.merge(*([row for page in each for row in rows_of(page)] for each in stored))
         refs: list[IdPageRef] = []
         for page in cut_rows(rows, self.paging.choice([1, 2, 10])):
-            refs.append(IdPageRef(page[:HASH_BYTES], len(page) // ROW_BYTES, 9, len(self.pages)))
+            refs.append(IdPageRef(page.joined[:HASH_BYTES], page.row_count, 9, len(self.pages)))
             self.pages.append(page)
         return tuple(refs)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from index.buckets.bucket import DueMarks, Manifest, Placement, SegmentRef
 from index.named.id_pages import IdPageRef
-from index.named.id_runs import HASH_BYTES
+from index.named.places import HASH_BYTES
 from index.pending.progress import Position
 from index.protocol.record import Record
 from snapshots.envelope import Kind, unwrap, wrap

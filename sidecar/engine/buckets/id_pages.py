@@ -12,8 +12,8 @@ import structlog
 
 from index.buckets.bucket import Manifest
 from index.errors import FormatError
-from index.named.id_pages import ROW_BYTES, IdPage, IdPageRef, rows_in_order, rows_of_a_page
-from index.named.id_runs import Places
+from index.named.id_pages import ROW_BYTES, IdPage, IdPageRef, IdRows, rows_in_order, rows_of_a_page
+from index.named.places import Places, Shifts
 from index.protocol.record import Record
 from sidecar.engine.limits import Limits
 from sidecar.engine.ports import Records
@@ -44,9 +44,9 @@ Take: TypeAlias = Callable[[], Sequence[EncodedPage] | None]
 class SealedIds:
     """The pages of a bucket that is being sealed, encoded in another thread; encoding begins with the first request."""
 
-    def __init__(self, places: Places, encode: Encode, limits: Limits) -> None:
-        """Take ``places``, which must not change any more."""
-        self._pages = encode_pages(rows_in_order(places), len(places), limits.page_rows)
+    def __init__(self, places: Places, shifts_ms: Shifts, encode: Encode, limits: Limits) -> None:
+        """Take the places and their shifts, which must not change any more."""
+        self._pages = encode_pages(rows_in_order(places, shifts_ms), len(places), limits.page_rows)
         self._has_any = bool(places)
         page_bytes = ROW_BYTES * rows_of_a_page(len(places), limits.page_rows)
         self._at_once = max(1, limits.page_write_bytes // page_bytes)
@@ -116,7 +116,7 @@ class IdPageSource:
         self._cached: OrderedDict[int, IdPage] = OrderedDict()
         self._log = structlog.get_logger().bind(topic=topic, partition=partition)
 
-    def read(self, manifest: Manifest, numbers: Sequence[int], reader: Records) -> list[bytes]:
+    def read(self, manifest: Manifest, numbers: Sequence[int], reader: Records) -> list[IdRows]:
         """Read some pages of a bucket, in ascending order.
 
         Raise ClusterError when the cluster does not answer. Raise FormatError, and log it, when a page is missing or
@@ -124,7 +124,7 @@ class IdPageSource:
         """
         refs = [(manifest.id_pages or ())[number] for number in numbers]
         read = self._records(sorted(ref.record_offset for ref in refs), reader)
-        pages: list[bytes] = []
+        pages: list[IdRows] = []
         for number, ref in zip(numbers, refs, strict=True):
             record = read[ref.record_offset]
             try:

@@ -4,10 +4,9 @@ Intake stops meanwhile, since a control holds for the records in front of it; re
 its ids (:mod:`index.named.id_pages`) needs only the pages that may have the id of the control or one of the ids that
 come next. These pages are read together, since each read waits for a round trip.
 
-A bucket that 0.1.0 sealed has no pages. The first control causes a read of all its ids from its segments, and they are
-kept. The ids of a bucket that is sealed from then on without pages are known without reading
-(:mod:`index.named.names`). A bucket whose pages are damaged or gone is handled in the same way: a page that cannot be
-trusted tells nothing about pending records.
+A bucket that 0.1.0 sealed has no pages. The first control causes a read of all its ids from its segments. They are kept
+as pages in memory (``_made``), by offsets, since buckets are merged meanwhile. A bucket whose pages are damaged or gone
+is handled in the same way: a page that cannot be trusted tells nothing about pending records.
 
 Where segments only point to the delay topic, the delay topic is read in its own order instead, because each segment has
 records of the whole range of its bucket. Records found there that have already left do no harm, since the caller checks
@@ -26,9 +25,9 @@ from pyroaring import BitMap64
 from index.buckets.bucket import Bucket, Manifest
 from index.errors import ClusterError, ClusterTrouble, FormatError
 from index.named.id_lookup import IdLookup
-from index.named.id_pages import Sought
-from index.named.id_runs import insert
+from index.named.id_pages import IdPage, Sought, join_rows, rows_in_order
 from index.named.names import AnyPlaces, hash_of
+from index.named.places import insert
 from index.pending.progress import Position
 from index.protocol.record import Record
 from index.protocol.schedule import Schedule, schedule_of
@@ -47,7 +46,7 @@ READ_TOGETHER: Final = 8
 """Segments that are requested at once, since each read waits for a round trip."""
 
 TOGETHER: Final = 250_000
-"""Places that are made compact together; each lookup of an id searches every such lot."""
+"""Ids of a page that is made in memory: more are less to search for a control, and more to hold while it is made."""
 
 LOOKED_UP_TOGETHER: Final = 10_000
 """Ids that are looked up at once."""
@@ -55,6 +54,9 @@ LOOKED_UP_TOGETHER: Final = 10_000
 Found: TypeAlias = tuple[bytes, Position, int]
 """An id, the position of its record, and the spread: the time from the requested due time to the due time of the
 record."""
+
+SearchedPage: TypeAlias = tuple[IdPage, range]
+"""A page, and the numbers of the ids that it may have."""
 
 Tell: TypeAlias = Callable[[], None]
 """Passes the result of a read to the index; the worker calls it."""
@@ -85,6 +87,7 @@ class StoredIds:
         self._topic = context.name
         self._partition = context.partition
         self._reading: dict[int, Future[Tell]] = {}
+        self._made: list[tuple[range, list[IdPage]]] = []
         self._expired = BitMap64()
         self._stored_pages: set[int] = set()
         self._is_settling = False
@@ -111,7 +114,6 @@ class StoredIds:
             return False
         self._take_in()
         names, id_hash = self._ledger.named.names, hash_of(deliver_id)
-        names.ask()
         watermark = self._ledger.committed.watermark
         # Segments that the watermark has passed may be trimmed at any moment, and none of their records is pending.
         there = self._ledger.parts.buckets.values()
@@ -119,9 +121,9 @@ class StoredIds:
         if id_hash not in names.lookup:
             names.look_up([id_hash, *map(hash_of, islice(following, LOOKED_UP_TOGETHER))])
             self._stored_pages = {page.record_offset for each in buckets for page in each.manifest.id_pages or ()}
+            here = [each.manifest.offsets for each in buckets]
+            self._made = [(of, pages) for of, pages in self._made if any(_overlap(of, offsets) for offsets in here)]
         unknown = [each for each in buckets if _may_have_any(each) and not names.knows(id_hash, each.manifest.offsets)]
-        for run in names.take_loose():
-            self._pool.encode(run.compact)
         if self._clock.running_s() >= self._retry_s:
             for bucket in unknown:
                 if bucket.manifest.bucket_id not in self._reading:
@@ -155,40 +157,47 @@ class StoredIds:
 
     def _ask(self, bucket: Bucket, lookup: IdLookup) -> None:
         manifest, first = bucket.manifest, bucket.passed(self._ledger.committed.watermark)
-        if manifest.id_pages is None:
+        sought, stored_pages = lookup.sought, self._stored_pages
+        made = self._made_for(manifest.offsets, sought)
+        if made is None and manifest.id_pages is None:
             self._reading[manifest.bucket_id] = self._pool.scan(lambda reader: self._read_all(manifest, first, reader))
             return
-
-        stored_pages = self._stored_pages
 
         def look_up(reader: Records) -> Tell:
             self._pages.forget_others(stored_pages)
             try:
-                found = self._in_pages(manifest, lookup.sought, reader)
+                pages = self._stored(manifest, sought, reader) if made is None else made
+                found = [each for page, numbers in pages for each in page.find(sought, numbers)]
             except FormatError:
                 return self._read_all(manifest, first, reader)
             return partial(lookup.found, manifest.offsets, found)
 
         self._reading[manifest.bucket_id] = self._pool.look_up(look_up)
 
-    def _in_pages(self, manifest: Manifest, sought: Sought, reader: Records) -> dict[bytes, list[Position]]:
+    def _made_for(self, offsets: range, sought: Sought) -> list[SearchedPage] | None:
+        """Return the pages in memory of a bucket of these offsets; None where some of its ids are in none."""
+        within = [(there, pages) for there, pages in self._made if _overlap(there, offsets)]
+        known = BitMap64()
+        for there, _ in within:
+            known.add_range(there.start, there.stop)
+        if known.range_cardinality(offsets.start, offsets.stop) < len(offsets):
+            return None
+        return [(page, sought.all) for _, pages in within for page in pages]
+
+    def _stored(self, manifest: Manifest, sought: Sought, reader: Records) -> Iterable[SearchedPage]:
+        """Return the stored pages of a bucket that may have some of the ids."""
         wanted = dict(sought.in_pages(manifest.id_pages or ()))
-        found: dict[bytes, list[Position]] = {}
-        for number, page in self._pages.pages(manifest, list(wanted), reader):
-            for id_hash, place in page.find(sought, wanted[number]):
-                found.setdefault(id_hash, []).append(place)
-        return found
+        return ((page, wanted[number]) for number, page in self._pages.pages(manifest, list(wanted), reader))
 
     def _read_all(self, manifest: Manifest, first: int, reader: Records) -> Tell:
-        found: list[AnyPlaces] = [{}]
-        shifts_ms: dict[int, int] = {}
-        for deliver_id, place, shift_ms in self._read(manifest, first, reader):
-            id_hash, lot = hash_of(deliver_id), found[-1]
-            if shift_ms:
-                shifts_ms[place.offset] = shift_ms
-            insert(lot, id_hash, place)
-            if len(lot) >= TOGETHER:
-                found.append({})
+        made: list[IdPage] = []
+        found = self._read(manifest, first, reader)
+        while lot := list(islice(found, TOGETHER)):
+            places: AnyPlaces = {}
+            for deliver_id, place, _ in lot:
+                insert(places, hash_of(deliver_id), place)
+            shifts_ms = {place.offset: shift_ms for _, place, shift_ms in lot if shift_ms}
+            made.append(IdPage(join_rows([*rows_in_order(places, shifts_ms)])))
         needs_from = manifest.needs_from
         has_expired = needs_from is not None and reader.log_start(self._topic, self._partition) > needs_from
 
@@ -197,7 +206,7 @@ class StoredIds:
                 self._expired.add_range(manifest.from_offset, manifest.to_offset)
                 self._is_settling = True
             # A merge of buckets does not change the positions of their records.
-            self._ledger.named.names.read(manifest.offsets, *found, shifts_ms=shifts_ms)
+            self._made.append((manifest.offsets, made))
 
         return tell
 
@@ -261,6 +270,10 @@ class StoredIds:
 def _found(offset: int, schedule: Schedule) -> Iterator[Found]:
     if schedule.deliver_id is not None:
         yield schedule.deliver_id, Position(schedule.due_ms, offset), schedule.shift_ms
+
+
+def _overlap(one: range, other: range) -> bool:
+    return one.start < other.stop and other.start < one.stop
 
 
 def _may_have_any(bucket: Bucket) -> bool:

@@ -20,7 +20,7 @@ from index.buckets.bucket_rules import PlacementRule, to_merge, to_write_inline
 from index.partition.batch import Installation
 from index.pending.progress import Position
 from sidecar import failpoints
-from sidecar.engine.buckets.id_pages import IdPageSource
+from sidecar.engine.buckets.id_pages import IdPageSource, SealedIds
 from sidecar.engine.buckets.ids import StoredIds
 from sidecar.engine.buckets.merge_reading import PoolReads
 from sidecar.engine.buckets.merging import Merging
@@ -153,7 +153,7 @@ class Housekeeping:
             to_offset = self._ledger.indexed_to
             frozen = self._ledger.freeze()
             bucket_id, encode, names = self.free_id(), self._pool.encode, self._ledger.named.names
-            ids = None if names.is_frozen_spread else names.frozen
+            ids = SealedIds(names.frozen, names.frozen_shifts_ms, encode, self._limits).take
             self._sealing = Sealing(frozen, to_offset, bucket_id, self._rules, self._limits, encode, self._codec, ids)
             self._mutable_since_s = self._seal_began_s = self._clock.running_s()
         elif self._merging is None and self._clock.running_s() >= self._merge_not_before_s:

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 from index.buckets.bucket import Manifest
 from index.errors import ClusterError, ClusterTrouble
-from index.named.id_pages import rows_of
+from index.named.id_pages import IdRows, rows_of
 from index.pending.progress import Position
 from index.pending.run import ListRun, Run
 from index.protocol.record import Record
@@ -51,7 +51,7 @@ class MergeReads(Protocol):
     def run(self, manifest: Manifest, number: int, stored: Record | None, packer: RowPacker) -> MergedRun:
         """Return the entries of one segment in release order, as rows of this packer where possible."""
 
-    def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[bytes]]:
+    def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[IdRows]]:
         """Begin to read some pages of ids; the future raises FormatError when one of them is lost or damaged."""
 
     def records(self, offsets: Sequence[int]) -> ReadEach:
@@ -77,7 +77,7 @@ class PoolReads:
         rows = self._source.rows(manifest, number, stored, packer)
         return ListRun(self._source.stored(manifest, number, stored, self._reader)) if rows is None else rows
 
-    def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[bytes]]:
+    def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[IdRows]]:
         """Begin to read some pages of ids of a bucket, beside the merge."""
         pages = self._pages
         return self._pool.fetch(lambda reader: pages.read(manifest, numbers, reader))
@@ -130,7 +130,7 @@ class IdsAhead:
         self._reads = reads
         self._manifest = manifest
         self._left = _together([page.size_bytes for page in manifest.id_pages or ()], most_bytes)
-        self._asked: deque[Future[list[bytes]]] = deque()
+        self._asked: deque[Future[list[IdRows]]] = deque()
         self._ask_next()
 
     def __iter__(self) -> Iterator[bytes]:

@@ -24,8 +24,8 @@ from index.buckets.bucket import Bucket, Manifest, Placement
 from index.buckets.bucket_rules import MOST_SEGMENTS, SealRules, cut_runs
 from index.buckets.target_counts import in_proportion
 from index.errors import FormatError
-from index.named.id_pages import place_bytes, place_in
-from index.named.id_runs import HASH_BYTES
+from index.named.id_pages import ROW_BYTES, place_bytes, place_in
+from index.named.places import HASH_BYTES
 from index.partition.batch import Installation
 from index.pending.progress import Position
 from index.pending.run import merged
@@ -147,7 +147,7 @@ class Merging:
         masked, passed, offsets = self._masked, place_bytes(self._watermark), manifest.offsets
         is_all_own = manifest.built_from is None and not masked
         for row in rows:
-            if row[HASH_BYTES:] <= passed:
+            if row[HASH_BYTES:ROW_BYTES] <= passed:
                 continue
             if is_all_own or ((offset := place_in(row).offset) in offsets and offset not in masked):
                 yield row

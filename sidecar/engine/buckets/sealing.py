@@ -17,12 +17,11 @@ from functools import partial
 from index.buckets.bucket import Placement
 from index.buckets.bucket_rules import SealRules, cut_runs, placement_of
 from index.buckets.target_counts import Route, count_routes
-from index.named.id_runs import NO_PLACES, Places
 from index.partition.batch import Installation
 from index.pending.progress import Position
 from index.pending.run import Run
 from index.pending.unsealed import Unsealed
-from sidecar.engine.buckets.id_pages import Encode, SealedIds, WrittenIds
+from sidecar.engine.buckets.id_pages import Encode, Take, WrittenIds
 from sidecar.engine.limits import Limits
 from sidecar.engine.payload.packed_run import PackedRun, packed_run, routes_in
 from sidecar.engine.payload.packing import records_of
@@ -46,11 +45,10 @@ class Sealing:
         limits: Limits,
         encode: Encode,
         codec: SegmentCodec = PYTHON_CODEC,
-        ids: Places | None = NO_PLACES,
+        ids: Take = lambda: None,
     ) -> None:
-        """Take the frozen bucket; ``ids`` None says that the bucket gets no pages of its ids."""
-        self._has_pages = ids is not None
-        self._ids = WrittenIds(bucket_id, SealedIds(ids or NO_PLACES, encode, limits).take, limits)
+        """Take the frozen bucket; ``ids`` returns the pages of its ids."""
+        self._ids = WrittenIds(bucket_id, ids, limits)
         self._limits = limits
         self._rules = rules
         self._encode = encode
@@ -110,8 +108,7 @@ class Sealing:
         """Return the manifest to install; None when every entry was released before it could be written."""
         if not self._writer.count:
             return None
-        id_pages = self._ids.refs() if self._has_pages else None
-        return Installation(replace(self._writer.manifest(), id_pages=id_pages), keep_to=keep_to)
+        return Installation(replace(self._writer.manifest(), id_pages=self._ids.refs()), keep_to=keep_to)
 
     def _take_encoded(self) -> None:
         size_bytes = self._ready_bytes

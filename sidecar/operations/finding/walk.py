@@ -127,7 +127,7 @@ class Walk:
                 page = self.stored.id_page(bucket.id_pages[number])
                 if page is None:
                     return None
-                places = (place for _, place in page.find(sought, numbers) if place > watermark)
+                places = (place for _, place, _ in page.find(sought, numbers) if place > watermark)
                 found += [_InBucket(place, bucket) for place in places if place.offset in bucket.offsets]
         left = (each for each in found if each.place.offset >= from_place.offset)
         return sorted(left, key=lambda each: each.place.offset)

@@ -26,6 +26,7 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "held-offset-v1.bin": lambda value: decode_held([(held_key(4711, 0), value)]),
     "intent-v1.bin": lambda value: decode_intent(intent_key("nightly-7"), value),
     "ids-v1.bin": parse_page,
+    "ids-shifted-v1.bin": parse_page,
     "manifest-dues-v1.bin": lambda value: decode_manifest(manifest_key(42), value),
     "manifest-ids-v1.bin": lambda value: decode_manifest(manifest_key(42), value),
     "manifest-v1.bin": lambda value: decode_manifest(manifest_key(42), value),

@@ -14,7 +14,7 @@ from index.buckets.retention import (
     snapshots_needed_from,
 )
 from index.named.id_pages import IdPageRef
-from index.named.id_runs import HASH_BYTES
+from index.named.places import HASH_BYTES
 from index.pending.progress import BEFORE_ALL, Position, Progress
 
 

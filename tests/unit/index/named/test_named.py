@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from index.named.names import AnyPlaces, hash_of
+from index.named.names import hash_of
 from index.named.receipts import ControlOutcome, Receipt
 from index.partition.partition import PartitionIndex
 from index.pending.progress import Position, start_of
@@ -97,25 +97,22 @@ def test_a_control_without_a_due_time_does_not_look_at_what_has_left_again_and_a
 
 
 def test_what_is_due_then_is_found_wherever_it_lies() -> None:
-    """Schedules lie in every place: in buckets looked up and read, being sealed, in memory, held and moved. A search by
+    """Schedules lie in every place: in buckets, being sealed, and in memory, each with and without a shift. A search by
     due time agrees with a search of all.
     """
     index = index_of(4)
     names, id_hash = index.named.names, hash_of(ID)
-    names.ask()
-    read: AnyPlaces = {id_hash: [Position(DUE_MS, 101), Position(DUE_MS + 9, 100)], b"x" * 16: Position(1, 1)}
-    names.read(range(100, 200), read)
-    for run in names.take_loose():
-        run.compact()
-    names.look_up([id_hash])
-    names.lookup.found(range(200, 300), {id_hash: [Position(DUE_MS + 9, 201), Position(DUE_MS, 200)]})
+    names.add(id_hash, Position(DUE_MS + 5, 4), shift_ms=5)
     names.freeze()
     names.add(id_hash, Position(DUE_MS + 7, 301), shift_ms=7)
     names.add(id_hash, Position(DUE_MS, 302), shift_ms=1)
-    assert {place.offset for place in names.find(id_hash, DUE_MS)} == {101, 200, 0, 301}
-    assert len(names.find(id_hash)) == len([*names.latest(id_hash)]) == 10
-    names.remove(id_hash, [Position(DUE_MS, 101), Position(DUE_MS, 200), Position(DUE_MS, 302)])
-    assert {place.offset for place in names.find(id_hash, DUE_MS)} == {0, 301}
+    names.look_up([id_hash])
+    stored = [(DUE_MS + 9, 201, 0), (DUE_MS, 200, 0), (DUE_MS + 9, 202, 9), (DUE_MS + 9, 203, 8)]
+    names.lookup.found(range(200, 300), [(id_hash, Position(due_ms, at), shift_ms) for due_ms, at, shift_ms in stored])
+    assert {place.offset for place in names.find(id_hash, DUE_MS)} == {200, 202, 0, 4, 301}
+    assert len(names.find(id_hash)) == len([*names.latest(id_hash)]) == 11
+    names.remove(id_hash, [Position(DUE_MS, 200), Position(DUE_MS + 9, 202), Position(DUE_MS, 302)])
+    assert {place.offset for place in names.find(id_hash, DUE_MS)} == {0, 4, 301}
     names.check()
 
 

@@ -213,7 +213,7 @@ def test_what_was_looked_up_in_a_bucket_is_not_pending_once_that_is_done(
         index.parts.add_bucket(manifest(0, [(200, 4)], offsets=(0, 10)), Position(100, 5), None)
     names, id_hash = index.named.names, hash_of(b"order-7")
     names.look_up([id_hash])
-    names.lookup.found(range(10), {id_hash: [Position(200, 4)]})
+    names.lookup.found(range(10), [(id_hash, Position(200, 4), 0)])
     receipt, _ = index.control(10, Control(Action.CANCEL, b"order-7"), Record(None, b"", [], 0))
     assert receipt is not None
     assert receipt.outcome is outcome

@@ -159,11 +159,17 @@ def test_what_is_known_of_shifts_goes_with_its_record() -> None:
     names.sweep(lambda place: place.offset > 0)
     assert names.asked_ms([Position(DUE_MS, 0), Position(DUE_MS + 1, 1)]) == {1: DUE_MS - 499}
     names.freeze()
-    assert names.is_frozen_spread
-    names.sealed(range(3))
-    assert names.asked_ms([Position(DUE_MS + 1, 1)]) == {}
-    names.ask()
-    names.read(range(3), {hash_of(b"a"): Position(DUE_MS + 2, 2)}, shifts_ms={2: 500})
-    assert names.asked_ms([Position(DUE_MS + 2, 2)]) == {2: DUE_MS - 498}
-    names.forget([], None)
-    assert names.asked_ms([Position(DUE_MS + 2, 2)]) == {}
+    names.add(hash_of(b"a"), Position(DUE_MS + 3, 3), 500)
+    both = [Position(DUE_MS + 1, 1), Position(DUE_MS + 3, 3)]
+    assert names.frozen_shifts_ms == {1: 500, 2: 500}
+    assert names.asked_ms(both) == {1: DUE_MS - 499, 3: DUE_MS - 497}
+    names.thaw()
+    assert names.asked_ms(both) == {1: DUE_MS - 499, 3: DUE_MS - 497}
+    names.freeze()
+    names.discard_frozen()
+    assert names.asked_ms(both) == {}
+    names.look_up([hash_of(b"a")])
+    names.lookup.found(range(3), [(hash_of(b"a"), Position(DUE_MS + 1, 1), 500)])
+    assert names.asked_ms(both) == {1: DUE_MS - 499}
+    names.look_up([hash_of(b"b")])
+    assert names.asked_ms(both) == {}

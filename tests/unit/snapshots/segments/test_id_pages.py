@@ -6,9 +6,18 @@ from dataclasses import replace
 import pytest
 
 from index.errors import FormatError
-from index.named.id_pages import MAX_PAGES, PAGE_ROWS, IdPageRef, rows_in_order
-from index.named.id_runs import HASH_BYTES, Places
+from index.named.id_pages import (
+    MAX_PAGES,
+    PAGE_ROWS,
+    ROW_BYTES,
+    SHIFTED_ROW_BYTES,
+    IdPageRef,
+    IdRows,
+    join_rows,
+    rows_in_order,
+)
 from index.named.names import hash_of
+from index.named.places import HASH_BYTES, Places, Shifts
 from index.pending.progress import Position
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.proto import state_pb2
@@ -29,13 +38,17 @@ PLACES: Places = {
     hash_of(b""): Position(0, 4017),
     hash_of(b"x" * 256): Position(2**63 - 1, 2**63 - 1),
 }
+SHIFTS: Shifts = {4020: 5, 2**63 - 1: 86_399_999}
 (PAGE,) = encode_pages(rows_in_order(PLACES), 4)
+(SHIFTED,) = encode_pages(rows_in_order(PLACES, SHIFTS), 4)
 KEY = manifest_key(42)
 
 
 def test_golden_files() -> None:
     assert golden("ids-v1.bin") == PAGE.value
-    assert parse_page(golden("ids-v1.bin")) == b"".join(rows_in_order(PLACES))
+    assert parse_page(golden("ids-v1.bin")) == join_rows([*rows_in_order(PLACES)])
+    assert golden("ids-shifted-v1.bin") == SHIFTED.value
+    assert parse_page(golden("ids-shifted-v1.bin")) == join_rows([*rows_in_order(PLACES, SHIFTS)])
     assert decode_manifest(KEY, golden("manifest-ids-v1.bin")) == NAMED
     assert encode_manifest(NAMED) == golden("manifest-ids-v1.bin")
 
@@ -84,14 +97,24 @@ def test_the_most_pages_fit_into_a_manifest_beside_its_segments() -> None:
 
 
 def test_a_page_stays_below_the_limits_of_brokers() -> None:
-    page = b"".join(b"%032d" % number for number in range(PAGE_ROWS))
-    assert len(encode_page(page).value) < 300_000
-    with pytest.raises(FormatError, match="not 1 to 8192 rows"):
-        encode_page(page + b"9" * 32)
+    for row_bytes in (ROW_BYTES, SHIFTED_ROW_BYTES):
+        page = b"".join(b"%0*d" % (row_bytes, number) for number in range(PAGE_ROWS))
+        assert len(encode_page(IdRows(page, row_bytes)).value) < 300_000
+        with pytest.raises(FormatError, match="not 1 to 8192 rows"):
+            encode_page(IdRows(page + b"9" * row_bytes, row_bytes))
+
+
+def test_a_router_that_knows_no_shifts_refuses_a_page_with_some() -> None:
+    """It would compare the due time for which a control asks with the shifted one. Without a page it reads segments."""
+    message = state_pb2.IdPage.FromString(unwrap(Kind.IDS, SHIFTED.value))
+    message.ClearField("shifted_rows")
+    with pytest.raises(FormatError, match="page of ids of 0 bytes"):
+        parse_page(wrap(Kind.IDS, message.SerializeToString()))
 
 
 def test_the_page_that_the_manifest_names_is_read_and_no_other() -> None:
-    assert decode_page(PAGE.ref, PAGE.value) == parse_page(PAGE.value)
+    for page in (PAGE, SHIFTED):
+        assert decode_page(page.ref, page.value) == parse_page(page.value)
     for ref in (PAGE.ref._replace(rows=3), PAGE.ref._replace(first_hash=b"a" * HASH_BYTES)):
         with pytest.raises(FormatError, match="not the page of ids that the manifest names"):
             decode_page(ref, PAGE.value)
@@ -114,13 +137,15 @@ def test_inspect_tells_what_a_page_holds() -> None:
     assert list(show(golden("ids-v1.bin")))[1:] == ["  ids          4 records with an id"]
     shown = list(show(golden("ids-v1.bin"), entries=True))
     assert f"  {hash_of(b'').hex()}  due 1970-01-01T00:00:00.000Z, offset 4017" in shown
+    due = "due 2027-01-15T08:00:00.005Z, offset 4020, requested for 2027-01-15T08:00:00.000Z"
+    assert f"  {hash_of(b'order-7').hex()}  {due}" in list(show(golden("ids-shifted-v1.bin"), entries=True))
 
 
 def test_forged_pages_are_refused_or_in_order() -> None:
     rng = random.Random(7)
-    for _ in range(300):
+    for _ in range(600):
         try:
-            page = parse_page(forged(Kind.IDS, golden("ids-v1.bin"), rng))
+            page = parse_page(forged(Kind.IDS, golden(rng.choice(["ids-v1.bin", "ids-shifted-v1.bin"])), rng))
         except FormatError:
             continue
         assert encode_page(page)

@@ -15,8 +15,9 @@ from index.buckets.bucket_rules import SealRules
 from index.buckets.bucket_rules import cut as index_cut
 from index.buckets.bucket_rules import placement_of as index_placement_of
 from index.buckets.due_marks import marks_of
-from index.named.id_pages import IdPageRef, row, rows_of
+from index.named.id_pages import FoundId, IdPageRef, IdRows, place_in, rows_of, shift_in
 from index.named.names import hash_of
+from index.named.places import HASH_BYTES
 from index.pending.progress import Position
 from index.protocol.headers import PRESETS
 from index.protocol.record import Record
@@ -89,8 +90,10 @@ def due_of(record: Record) -> int:
     return due_ms_of(RULES.decide(record.headers, record.timestamp_ms))
 
 
-def decided(rows: list[Row], size: int = 130, *, keeps_payload: bool = True, kernel: str = "") -> pa.Table:
-    deciding = DecideTask(RULES.to_json(), SLOTS, KEYS, keeps_payload=keeps_payload, kernel=kernel)
+def decided(
+    rows: list[Row], size: int = 130, *, keeps_payload: bool = True, kernel: str = "", rules: Rules = RULES
+) -> pa.Table:
+    deciding = DecideTask(rules.to_json(), SLOTS, KEYS, keeps_payload=keeps_payload, kernel=kernel)
     # A batch may be a slice of a larger one, so its offsets into buffers do not begin at 0.
     batches = [batch_of(rows[max(0, at - 3) : at + size]).slice(min(3, at)) for at in range(0, len(rows), size)]
     return pa.Table.from_batches(deciding(batches))
@@ -292,17 +295,19 @@ def test_columns_are_cut_and_placed_by_the_rules_of_the_index(rng: random.Random
             assert placement_of(each.column("offset").to_numpy(), rules) is by_index
 
 
+@pytest.mark.parametrize("spread_ms", [0, 30_000])
 def test_the_ids_of_a_bucket_become_pages_that_follow_each_other_from_task_to_task(
-    rng: random.Random, monkeypatch: pytest.MonkeyPatch
+    rng: random.Random, monkeypatch: pytest.MonkeyPatch, spread_ms: int
 ) -> None:
+    rules = replace(RULES, spread_ms=spread_ms)
     monkeypatch.setattr(cutting, "encode_pages", partial(encode_pages, least_rows=3))
     rows = log(rng)
     for _, _, record in rows:
         if rng.random() < 0.5:
             record.headers.append(("deliver-id", b"%d" % rng.randrange(60)))  # type: ignore[attr-defined]
-    table = decided(rows)
+    table = decided(rows, rules=rules)
     refs: list[tuple[int, IdPageRef]] = []
-    pages: dict[int, bytes] = {}
+    pages: dict[int, IdRows] = {}
     without_ids: list[StoredEntry] = []
     for key in KEYS:
         task = table.filter(pc.equal(table["slot_key"], key)).sort_by(
@@ -314,14 +319,15 @@ def test_the_ids_of_a_bucket_become_pages_that_follow_each_other_from_task_to_ta
             refs.append((bucket, page.ref._replace(record_offset=len(pages))))
             pages[len(pages)] = parse_page(page.value)
     assert len(without_ids) == len(rows)
-    expected: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
+    expected: dict[int, list[FoundId]] = {0: [], 1: [], 2: []}
     for partition, offset, record in rows:
-        decision = RULES.decide(record.headers, record.timestamp_ms)
+        decision = rules.placed(rules.decide(record.headers, record.timestamp_ms), record.timestamp_ms, offset)
         if isinstance(decision, Schedule) and decision.deliver_id is not None:
             bucket = 2 if partition else int(offset >= 300)
-            expected[bucket].append(row(hash_of(decision.deliver_id), decision.due_ms, offset))
+            place = Position(decision.due_ms, offset)
+            expected[bucket].append((hash_of(decision.deliver_id), place, decision.shift_ms))
     for number, each in enumerate(staged_buckets(JOB, [], refs, {})):
         assert each.manifest.id_pages
         check_id_pages(each.manifest.id_pages)
         found = [one for ref in each.manifest.id_pages for one in rows_of(pages[ref.record_offset])]
-        assert found == sorted(expected[number])
+        assert [(one[:HASH_BYTES], place_in(one), shift_in(one)) for one in found] == sorted(expected[number])

@@ -56,7 +56,7 @@ def kernel(request: pytest.FixtureRequest) -> str:
 )
 def test_what_is_not_read_as_it_came_is_left_to_the_router(version: int, rejected: list[int]) -> None:
     rules = Rules(topic="d", default_target="t", version=version)
-    dues_ms, found, _ = decide(RECORDS, [NOW_MS] * len(RECORDS), range(len(RECORDS)), rules)
+    dues_ms, found, _, _ = decide(RECORDS, [NOW_MS] * len(RECORDS), range(len(RECORDS)), rules)
     assert found == rejected
     assert dues_ms == [AT_ONCE if number in rejected else NOW_MS + 60_000 for number in range(len(RECORDS))]
 
@@ -77,7 +77,7 @@ def test_what_cancels_or_replaces_is_found_and_not_indexed() -> None:
 def test_who_has_an_id_is_told_of_what_is_accepted() -> None:
     refused: Headers = [("deliver-id", b"a"), ("deliver-at", b"soon")]
     records: list[Headers] = [[DUE], [DUE, ("deliver-id", b"a")], refused, [DUE, ("Deliver-Id", b"b")]]
-    dues_ms, rejected, named = decide(records, [NOW_MS] * 4, range(4), Rules("d", default_target="out"))
+    dues_ms, rejected, named, _ = decide(records, [NOW_MS] * 4, range(4), Rules("d", default_target="out"))
     assert (len(dues_ms), rejected, named) == (4, [2], [(1, b"a"), (3, b"b")])
 
 

@@ -12,15 +12,26 @@ from structlog.testing import capture_logs
 from index.buckets.bucket import Bucket, Manifest
 from index.buckets.bucket_rules import SealRules
 from index.errors import FormatError
-from index.named.id_pages import IdPage, IdPageRef, Sought, cut_rows, place_in, rows_in_order, rows_of
-from index.named.id_runs import NO_PLACES, Places
+from index.named.id_pages import (
+    IdPage,
+    IdPageRef,
+    IdRows,
+    Sought,
+    cut_rows,
+    join_rows,
+    place_in,
+    rows_in_order,
+    rows_of,
+    shift_in,
+)
 from index.named.names import hash_of
+from index.named.places import NO_PLACES, NO_SHIFTS, Places, Shifts
 from index.pending.progress import BEFORE_ALL, Position
 from index.pending.run import ListRun
 from index.pending.unsealed import Unsealed
 from index.protocol.record import Record
 from index.protocol.schedule import BY_KEY, KEEP_KEY, Schedule
-from sidecar.engine.buckets.id_pages import IdPageSource
+from sidecar.engine.buckets.id_pages import IdPageSource, SealedIds
 from sidecar.engine.buckets.merge_reading import MergedRun, StoredSegments
 from sidecar.engine.buckets.merging import Merging
 from sidecar.engine.buckets.sealing import Sealing
@@ -51,11 +62,11 @@ def at_once(work: Callable[[], T]) -> Future[T]:
     return future
 
 
-def sealing(ids: Places, *offsets: int, limits: Limits = LIMITS) -> Sealing:
+def sealing(ids: Places, *offsets: int, shifts_ms: Shifts = NO_SHIFTS, limits: Limits = LIMITS) -> Sealing:
     frozen: Unsealed[Payload] = Unsealed(0, packed_runs())
     schedule = Schedule(0, ("t",), BY_KEY, KEEP_KEY, None, both_times=False)
     frozen.add([(DUE_MS + offset, offset, scheduled(schedule, 10, None)) for offset in offsets])
-    return Sealing(frozen, 100, 7, RULES, limits, at_once, ids=ids)
+    return Sealing(frozen, 100, 7, RULES, limits, at_once, ids=SealedIds(ids, shifts_ms, at_once, limits).take)
 
 
 def written(under_way: Sealing | Merging) -> list[tuple[bytes, bytes]]:
@@ -85,6 +96,15 @@ def test_a_seal_writes_pages_behind_the_segments_and_names_them_in_the_manifest(
     assert encode_manifest(installs.manifest)
 
 
+def test_a_page_has_the_shift_of_a_record_that_is_due_later_than_requested() -> None:
+    under_way = sealing(named(2, 3, 5), 1, 2, 3, 5, shifts_ms={5: 700})
+    records = written(under_way)
+    installs = under_way.installation(Position(0, 0))
+    assert installs is not None
+    found = {place_in(row).offset: shift_in(row) for row in rows_in(records, installs.manifest.id_pages or ())}
+    assert found == {2: 0, 3: 0, 5: 700}
+
+
 def test_records_without_an_id_cost_no_page_and_it_is_known_that_there_are_none() -> None:
     under_way = sealing(NO_PLACES, 1, 2)
     assert [key for key, _ in written(under_way)] == [segment_key(7, 0)]
@@ -110,11 +130,11 @@ def test_more_pages_than_a_manifest_holds_are_not_named() -> None:
 class Sources:
     """Buckets of one segment and of some pages, as a merge reads them."""
 
-    def __init__(self, *sources: Sequence[int]) -> None:
+    def __init__(self, *sources: Sequence[int], shifts_ms: Shifts = NO_SHIFTS) -> None:
         self.buckets = [
             bucket(number, [(DUE_MS + offset, offset) for offset in offsets]) for number, offsets in enumerate(sources)
         ]
-        self.pages = [[*cut_rows(rows_in_order(named(*offsets)), 2)] for offsets in sources]
+        self.pages = [[*cut_rows(rows_in_order(named(*offsets), shifts_ms), 2)] for offsets in sources]
         for each, pages in zip(self.buckets, self.pages, strict=True):
             refs = tuple(encode_page(page).ref._replace(record_offset=0) for page in pages)
             each.manifest = replace(each.manifest, id_pages=refs)
@@ -129,9 +149,9 @@ class Sources:
         pages = self.pages[manifest.bucket_id]
         return ListRun(sorted((*place_in(row), None) for page in pages for row in rows_of(page)))
 
-    def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[bytes]]:
+    def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[IdRows]]:
         """Return some pages, or an error if they are damaged."""
-        future: Future[list[bytes]] = Future()
+        future: Future[list[IdRows]] = Future()
         if self.damaged:
             future.set_exception(FormatError("damaged"))
         else:
@@ -144,6 +164,11 @@ class Sources:
 
     def merged(self, watermark: Position = BEFORE_ALL, masked: Sequence[int] = ()) -> list[int] | None:
         """Merge; return the offsets of the ids that the merged bucket has, or None where they are not known."""
+        rows = self.merged_rows(watermark, masked)
+        return None if rows is None else sorted(place_in(row).offset for row in rows)
+
+    def merged_rows(self, watermark: Position = BEFORE_ALL, masked: Sequence[int] = ()) -> list[bytes] | None:
+        """Merge; return the rows of the pages that the merged bucket has."""
         under_way = Merging(self.buckets, watermark, 9, RULES, LIMITS, QueuedHandover(0), BitMap64(masked))
         under_way.run(self)
         records = written(under_way)
@@ -155,7 +180,7 @@ class Sources:
         rows = rows_in(records, pages)
         assert rows == sorted(rows)
         assert [key for key, _ in records[-len(pages) :]] == [id_page_key(9, number) for number in range(len(pages))]
-        return sorted(place_in(row).offset for row in rows)
+        return rows
 
 
 def test_a_merge_joins_the_pages_of_its_sources() -> None:
@@ -168,6 +193,12 @@ def test_a_merge_joins_the_pages_of_its_sources() -> None:
 def test_a_merge_leaves_out_what_has_left_or_was_cancelled() -> None:
     sources = Sources([1, 2, 3], [11, 12, 13])
     assert sources.merged(Position(DUE_MS + 2, 2), masked=[12]) == [3, 11, 13]
+
+
+def test_a_merge_keeps_the_shifts_of_its_sources() -> None:
+    sources = Sources([1, 2, 3], [11, 12], shifts_ms={2: 700, 3: 900})
+    rows = sources.merged_rows(Position(DUE_MS + 2, 2)) or ()
+    assert {place_in(row).offset: shift_in(row) for row in rows} == {3: 900, 11: 0, 12: 0}
 
 
 def test_a_merge_leaves_out_what_an_adopted_bucket_holds_of_others() -> None:
@@ -202,7 +233,7 @@ class SnapshotsTopic:
 
 
 @pytest.fixture
-def stored() -> tuple[Manifest, SnapshotsTopic, list[bytes]]:
+def stored() -> tuple[Manifest, SnapshotsTopic, list[IdRows]]:
     pages = [*cut_rows(rows_in_order(named(*range(20))), 2)]
     encoded = [encode_page(page) for page in pages]
     refs = tuple(each.ref._replace(record_offset=500 - number) for number, each in enumerate(encoded))
@@ -215,12 +246,11 @@ def read_pages(
 ) -> dict[int, set[int]]:
     """Return the offsets of the ids in each page."""
     sought = Sought(named(*range(20)))
-    every = range(len(sought.hashes))
     pages = read.pages(manifest, numbers, cast("OffsetReader", topic))
-    return {number: {place.offset for _, place in page.find(sought, every)} for number, page in pages}
+    return {number: {place.offset for _, place, _ in page.find(sought, sought.all)} for number, page in pages}
 
 
-def in_pages(pages: Sequence[bytes], numbers: Sequence[int]) -> dict[int, set[int]]:
+def in_pages(pages: Sequence[IdRows], numbers: Sequence[int]) -> dict[int, set[int]]:
     """Return the expected result of ``read_pages``."""
     return {number: {place_in(row).offset for row in rows_of(pages[number])} for number in numbers}
 
@@ -229,7 +259,7 @@ def source(most_bytes: int = 1 << 20, limits: Limits = LIMITS) -> IdPageSource:
     return IdPageSource("d", "d.delay-snapshots", 3, limits, most_bytes)
 
 
-def test_pages_are_read_together_and_once(stored: tuple[Manifest, SnapshotsTopic, list[bytes]]) -> None:
+def test_pages_are_read_together_and_once(stored: tuple[Manifest, SnapshotsTopic, list[IdRows]]) -> None:
     manifest, topic, pages = stored
     read = source()
     assert read_pages(read, manifest, [2, 3, 4, 5, 9], topic) == in_pages(pages, [2, 3, 4, 5, 9])
@@ -240,7 +270,7 @@ def test_pages_are_read_together_and_once(stored: tuple[Manifest, SnapshotsTopic
 
 
 def test_all_pages_of_a_small_bucket_are_read_for_one_of_them(
-    stored: tuple[Manifest, SnapshotsTopic, list[bytes]],
+    stored: tuple[Manifest, SnapshotsTopic, list[IdRows]],
 ) -> None:
     manifest, topic, pages = stored
     read = source(limits=replace(LIMITS, pages_whole_bytes=1 << 20))
@@ -249,7 +279,7 @@ def test_all_pages_of_a_small_bucket_are_read_for_one_of_them(
     assert topic.asked == list(range(491, 501))
 
 
-def test_no_more_is_remembered_than_there_is_room_for(stored: tuple[Manifest, SnapshotsTopic, list[bytes]]) -> None:
+def test_no_more_is_remembered_than_there_is_room_for(stored: tuple[Manifest, SnapshotsTopic, list[IdRows]]) -> None:
     manifest, topic, pages = stored
     read = source(most_bytes=3 * IdPage(pages[0]).size_bytes)
     for _ in range(2):
@@ -263,9 +293,9 @@ def test_no_more_is_remembered_than_there_is_room_for(stored: tuple[Manifest, Sn
     assert topic.asked == [495]
 
 
-@pytest.mark.parametrize("value", [None, b"KDR", encode_page(next(rows_in_order(named(4)))).value])
+@pytest.mark.parametrize("value", [None, b"KDR", encode_page(join_rows([*rows_in_order(named(4))])).value])
 def test_a_page_that_is_gone_damaged_or_another_is_refused_and_told(
-    stored: tuple[Manifest, SnapshotsTopic, list[bytes]], value: bytes | None
+    stored: tuple[Manifest, SnapshotsTopic, list[IdRows]], value: bytes | None
 ) -> None:
     manifest, topic, _ = stored
     if value is None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from index.buckets.bucket import Manifest
 from index.errors import ClusterError, ClusterTrouble
+from index.named.id_pages import IdRows
 from index.pending.progress import BEFORE_ALL, Position
 from index.pending.run import ListRun
 from index.protocol.record import Record
@@ -50,7 +51,7 @@ class Reads:
         ref = manifest.segments[number]
         return ListRun([(due_ms, due_ms, None) for due_ms in range(ref.first.due_ms, ref.last.due_ms + 1)])
 
-    def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[bytes]]:
+    def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[IdRows]]:
         raise NotImplementedError
 
     def records(self, offsets: Sequence[int]) -> ReadEach:

@@ -9,6 +9,7 @@ import pytest
 from index.buckets.bucket import NO_MARKS, Bucket, Manifest, Placement
 from index.buckets.bucket_rules import MOST_AT_ONCE, MOST_SEGMENTS, SealRules, to_merge, to_write_inline
 from index.errors import FormatError
+from index.named.id_pages import IdRows
 from index.pending.progress import BEFORE_ALL, Position
 from index.pending.run import ListRun
 from index.protocol.record import Record
@@ -97,7 +98,7 @@ class Sources:
         self.asked: list[tuple[int, range, Future[StoredSegments]]] = []
         self.read: list[tuple[int, int]] = []
         self.silent: Sequence[int] = ()
-        self.pages: dict[int, list[bytes]] = {}
+        self.pages: dict[int, list[IdRows]] = {}
 
     def ask(self, manifest: Manifest, numbers: range) -> Future[StoredSegments]:
         """Note the request for some segments of a bucket, and answer it unless the bucket is silent."""
@@ -116,9 +117,9 @@ class Sources:
         rows = decode_rows(encode_segment(Placement.INLINE, entries), packer)
         return ListRun(entries) if rows is None else packed_rows(rows, packer, PYTHON_CODEC)
 
-    def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[bytes]]:
+    def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[IdRows]]:
         """Return some pages of ids of a bucket."""
-        future: Future[list[bytes]] = Future()
+        future: Future[list[IdRows]] = Future()
         future.set_result([self.pages[manifest.bucket_id][number] for number in numbers])
         return future
 

@@ -10,9 +10,9 @@ from pyroaring import FrozenBitMap64
 
 from index.buckets.bucket import Manifest, Placement, SegmentRef
 from index.errors import ConfigError
-from index.named.id_pages import ROW_BYTES, IdPage, IdPageRef, cut_rows, rows_in_order
-from index.named.id_runs import HASH_BYTES
+from index.named.id_pages import IdPage, IdPageRef, IdRows, cut_rows, rows_in_order
 from index.named.names import hash_of
+from index.named.places import HASH_BYTES
 from index.pending.progress import BEFORE_ALL, Behind, Position, Progress, Skipped
 from index.protocol.headers import Headers
 from index.protocol.occurrences import record_of
@@ -71,7 +71,7 @@ class World(StoredPartition):
     behind: tuple[Behind, ...] = ()
     begins: int = 0
     looked_through: int = 0
-    pages: list[bytes] = field(default_factory=list)
+    pages: list[IdRows] = field(default_factory=list)
     paging: Random = field(default_factory=lambda: Random(0))
     paged: float = 0
     damaged: float = 0
@@ -105,7 +105,7 @@ class World(StoredPartition):
             ids.setdefault(hash_of(row.deliver_id), []).append(Position(row.due_ms or 0, row.offset))
         refs: list[IdPageRef] = []
         for page in cut_rows(rows_in_order(ids), 2):
-            refs.append(IdPageRef(page[:HASH_BYTES], len(page) // ROW_BYTES, 9, len(self.pages)))
+            refs.append(IdPageRef(page.joined[:HASH_BYTES], page.row_count, 9, len(self.pages)))
             self.pages.append(page)
         return tuple(refs)
 
