@@ -2,13 +2,10 @@
 
 import json
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
 
 from confluent_kafka import Producer
 
-from index.errors import ClusterError, ClusterTrouble
-from sidecar.engine.buckets.hidden_end import AFTER_S, Edges, HiddenEnd
+from sidecar.engine.buckets.hidden_end import AFTER_S
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Stage, wait_until
 from tests.support import kafka_tools
@@ -61,69 +58,3 @@ def test_a_transaction_that_hangs_on_the_delay_topic_is_named(stage: Stage) -> N
         wait_until(lambda: hidden_s(router, delay, 0) == 0, "nothing is hidden any more")
         assert why(router, delay, 0) == ""
         assert router.stop() == 0
-
-
-PLACE = ("orders.delay", 3)
-
-
-class Cluster:
-    """A cluster with prepared answers."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-        self.answer: Edges | Exception = Edges(10, 50)
-
-    def ask(self) -> "Future[Edges]":
-        self.asked += 1
-        future: Future[Edges] = Future()
-        if isinstance(self.answer, Exception):
-            future.set_exception(self.answer)
-        else:
-            future.set_result(self.answer)
-        return future
-
-
-def watched(cluster: Cluster) -> tuple[HiddenEnd, Callable[[float, int, int], float]]:
-    watch = HiddenEnd(cluster.ask, "kafka:9092", PLACE)
-
-    def turn(now_s: float, indexed_to: int, lag: int) -> float:
-        watch.turn(now_s, indexed_to, lag)
-        watch.turn(now_s, indexed_to, lag)  # takes in the answer
-        return watch.seconds(now_s)
-
-    return watch, turn
-
-
-def test_nobody_is_asked_while_it_moves_or_has_read_all() -> None:
-    cluster = Cluster()
-    _, turn = watched(cluster)
-    for now_s in range(100):
-        turn(now_s, 10 + now_s, 40)
-        turn(now_s, 10 + now_s, 0)
-    assert cluster.asked == 0
-
-
-def test_intake_that_stands_still_before_what_it_could_read_is_not_hidden() -> None:
-    cluster = Cluster()
-    cluster.answer = Edges(30, 50)
-    _, turn = watched(cluster)
-    assert [turn(now_s, 10, 40) for now_s in (0, 5, 11, 30)] == [0, 0, 0, 0]
-    cluster.answer = Edges(50, 50)
-    assert turn(60, 10, 40) == 0
-
-
-def test_it_ends_as_soon_as_the_transaction_does() -> None:
-    cluster = Cluster()
-    watch, turn = watched(cluster)
-    assert [turn(now_s, 10, 40) for now_s in (0, 9, 11, 31)] == [0, 0, 11, 31]
-    assert "--bootstrap-server kafka:9092 abort --topic orders.delay --partition 3 --start-offset 10" in watch.why(31)
-    assert (turn(32, 50, 0), watch.why(32)) == (0, "")
-
-
-def test_brokers_that_do_not_answer_are_asked_again() -> None:
-    cluster = Cluster()
-    cluster.answer = ClusterError(ClusterTrouble.UNANSWERED, "no answer")
-    _, turn = watched(cluster)
-    assert [turn(now_s, 10, 40) for now_s in (0, 11, 12)] == [0, 0, 0]
-    cluster.answer = Edges(10, 50)
-    assert turn(17, 10, 40) == 17

@@ -22,6 +22,7 @@ from index.named.receipts import ControlOutcome
 from index.protocol.headers import Headers
 from index.protocol.schedule import Reason
 from index.rules.rules import Rules
+from sidecar.engine.ownership.status import PartitionState, PartitionStatus
 from sidecar.engine.release.rates import TargetLimit
 from tests.simulation.host import PLENTY_BYTES, Host
 from tests.simulation.run import first_state
@@ -229,3 +230,9 @@ class Playbook:
         """The number of sealed buckets."""
         assert self._serving is not None
         return len(self._serving.owned.ledger.parts.buckets)
+
+    @property
+    def status(self) -> PartitionStatus:
+        """The status that the router tells of the partition."""
+        assert self._serving is not None
+        return self._serving.owned.status(PartitionState.ACTIVE, "")

@@ -1,13 +1,16 @@
 """Behaviours of the engine, each played on the modelled Kafka by a playbook."""
 
+from dataclasses import replace
+
 import pytest
 from structlog.testing import capture_logs
 
 from index.buckets.bucket_rules import PlacementRule, SealRules
+from index.pending.progress import Position
 from index.protocol.schedule import Reason
 from tests.simulation.host import METRICS
-from tests.simulation.playbook import Playbook, nothing, receipt
-from tests.simulation.world import DELAY_TOPIC, REJECTED
+from tests.simulation.playbook import RULES, Playbook, nothing, receipt
+from tests.simulation.world import DELAY_TOPIC, FIRST_OFFSET, REJECTED, START_MS
 
 
 @pytest.fixture
@@ -114,6 +117,27 @@ def test_a_paused_target_holds_its_own_records_and_no_others(play: Playbook) -> 
     play.turn(now_ms=1_001).releases("held", to="x")
 
 
+def test_the_status_counts_pending_held_and_sealed_records() -> None:
+    play = Playbook(seal_rules=SealRules(max_entries=3))
+    play.pauses("x")
+    for value, after_ms, target in [("a", 50_000, "out"), ("b", 60_000, "y"), ("c", 70_000, "y"), ("held", 0, "x")]:
+        play.sends(value, after_ms=after_ms, to=target, id=value)
+    play.sends(cancel="b")
+    play.turn(now_ms=1)
+    play.sends("d", after_ms=79_999)
+    play.turn(now_ms=2)
+    status, end = play.status, FIRST_OFFSET + 6
+    assert (status.pending, status.held, status.held_by_target, status.masked) == (4, 1, {"x": 1}, 1)
+    assert (status.next_due_ms, status.furthest_due_ms) == (START_MS + 50_000, START_MS + 80_000)
+    assert status.held_since_ms == START_MS
+    assert (status.cursor, status.sealed_to, status.needed_from, status.buckets, status.lag) == (end, end, end, 1, 0)
+    assert status.watermark == Position(START_MS, FIRST_OFFSET + 3)
+    play.turn(now_ms=90_000).releases("a", "c", "d")
+    status = play.status
+    assert (status.pending, status.held, status.next_due_ms, status.furthest_due_ms) == (1, 1, None, None)
+    assert (status.buckets, status.masked, status.watermark) == (0, 0, Position(START_MS + 80_000, end - 1))
+
+
 def test_a_restart_releases_nothing_twice_and_loses_nothing(play: Playbook) -> None:
     play.sends("a", after_ms=1_000)
     play.sends("b", after_ms=2_000)
@@ -142,6 +166,20 @@ def test_a_sealed_record_is_loaded_and_released(placement: PlacementRule) -> Non
     play.sends(cancel="order-7")
     play.turn(now_ms=60_000).writes(receipt("cancelled", "b")).releases("a")
     assert play.buckets == 0
+
+
+def test_a_control_finds_a_sealed_schedule_by_the_time_it_asked_for_however_it_is_spread() -> None:
+    play = Playbook(rules=replace(RULES, spread_ms=60_000), seal_rules=SealRules(max_entries=4))
+    for value, after_ms in [("a", 120_000), ("b", 120_000), ("c", 121_000), ("d", 122_000)]:
+        play.sends(value, after_ms=after_ms, id="order-7")
+    play.turn(now_ms=0).releases(nothing)
+    assert play.buckets == 1
+    play.restarts()
+    asked = [("deliver-if-due", b"%d" % (START_MS + 120_000))]
+    play.sends(cancel="order-7", headers=asked)
+    play.sends(cancel="order-7", headers=asked)
+    play.turn(now_ms=0).writes(receipt("cancelled", "a", "b"), receipt("changed"))
+    play.turn(now_ms=182_000).releases("c", "d")
 
 
 def test_a_record_for_a_target_that_is_gone_is_rejected_when_it_is_due(play: Playbook) -> None:

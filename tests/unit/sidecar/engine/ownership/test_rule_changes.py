@@ -2,6 +2,10 @@
 
 from typing import Any
 
+import pytest
+from structlog.testing import capture_logs
+
+from index.errors import RefusedError
 from index.partition.partition import PartitionIndex
 from index.pending.progress import Position, Progress
 from index.rules.rule_history import RuleEpoch, RuleHistory
@@ -9,6 +13,7 @@ from index.rules.rules import Rules
 from sidecar.config.model import Config
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.ownership.rule_changes import AGAIN_AFTER_S, RuleChanges
+from sidecar.engine.ownership.settings import TopicSettings
 from sidecar.engine.payload.ledger import PartitionLedger
 from sidecar.engine.payload.records import scheduled_size
 from sidecar.engine.release.transaction import Request
@@ -75,6 +80,49 @@ def committed(changes: RuleChanges, history: RuleHistory) -> RuleHistory:
     changes.on_entered = entered.append
     changes.committed(Request(changes, history=history), ())
     return entered[0]
+
+
+class Impossible:
+    """Settings that cannot be reconciled from the second version on."""
+
+    def __init__(self, settings: TopicSettings) -> None:
+        self.settings = settings
+        self.versions: list[object] = [object()]
+
+    def version(self, _now_ms: int) -> object:
+        return self.versions[-1]
+
+    def read(self) -> TopicSettings:
+        if len(self.versions) > 1:
+            raise ValueError("target out is not allowed")
+        return self.settings
+
+
+def test_policies_that_cannot_be_reconciled_change_nothing_and_begin_nothing() -> None:
+    source = Impossible(begun(Told()).settings)
+    context = PartitionContext(CONFIG.delay_topics[0], 0, "g", Metrics(), HandClock())
+    changes = RuleChanges(source, context)
+    source.versions.append(object())
+    with capture_logs() as logs:
+        assert changes.look() is None
+        assert changes.look() is None
+    assert [(each["event"], each["why"]) for each in logs] == [("policies_impossible", "target out is not allowed")]
+    assert changes.settings == source.settings
+    with pytest.raises(RefusedError, match="the policies of d cannot be: target out is not allowed"):
+        RuleChanges(source, context)
+
+
+def test_a_change_that_the_transaction_left_out_is_requested_again() -> None:
+    told = Told()
+    changes = begun(told)
+    told.say(max_delay="2h")
+    assert changes.look() is not None
+    request = joined(changes)
+    assert request is not None
+    assert not request.can_be_left_out
+    changes.left_out(request)
+    changes.refused(request, "no room")
+    assert joined(changes) == request
 
 
 def test_without_a_change_nothing_is_done() -> None:
@@ -157,8 +205,13 @@ def test_a_change_waits_while_the_state_has_no_room_for_one_more_epoch() -> None
     changes.begin(RuleHistory((RuleEpoch(0, RULES), *many)))
     told.say(max_delay="2h")
     assert changes.look() is not None
-    assert joined(changes, 5_000) is None
-    clock.go_on(AGAIN_AFTER_S + 1)
+    with capture_logs() as logs:
+        assert joined(changes, 5_000) is None
+        clock.go_on(AGAIN_AFTER_S - 0.1)
+        assert joined(changes, 5_000) is None
+    assert [each["event"] for each in logs] == ["rules_not_changed"]
+    assert logs[0]["epochs"] == 4_502
+    clock.go_on(0.1)
     request = changes.request(ledger_at(PROGRESS._replace(cursor=5_000, sealed_to=4_999), 5_000))
     assert request is not None
     assert request.history is not None

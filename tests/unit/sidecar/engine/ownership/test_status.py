@@ -32,6 +32,33 @@ def test_a_worker_that_is_silent_for_long_waits_for_the_brokers_or_is_at_work(st
     assert told.now() is said, "it has spoken since"
 
 
+def test_silence_is_told_from_its_fifth_second_on() -> None:
+    clock, said = HandClock(), PartitionStatus("d", 3, PartitionState.ACTIVE)
+    told = ToldStatus(clock, said)
+    clock.go_on(SILENT_AFTER_S)
+    assert told.now().state is PartitionState.WAITING
+
+
+def test_a_partition_of_which_nothing_is_known_yet_shows_nothing() -> None:
+    status = PartitionStatus("d", 3, PartitionState.FENCING)
+    shown = {name: value for name, value in status.as_json().items() if value}
+    assert shown == {"state": "fencing"}
+    assert (status.snapshot_bytes, status.hidden_s, status.in_doubt, status.masked) == (0, 0.0, 0, 0)
+
+
+def test_trouble_of_the_topics_is_shown_beside_that_of_the_partition() -> None:
+    status = PartitionStatus("d", 3, PartitionState.ACTIVE)
+    assert status.beside("") is status
+    assert status.beside("no snapshots topic").why == "no snapshots topic"
+    assert status.beside("one").beside("two").why == "one; two"
+
+
+def test_a_drained_partition_is_ready_and_not_served() -> None:
+    shown = {state: PartitionStatus("d", 3, state) for state in PartitionState}
+    assert [state for state, status in shown.items() if status.ready] == READY
+    assert [state for state, status in shown.items() if status.is_served] == READY[:2]
+
+
 @pytest.mark.parametrize("state", [state for state in PartitionState if state not in READY])
 def test_a_worker_that_is_not_ready_may_be_silent(state: PartitionState) -> None:
     clock, said = HandClock(), PartitionStatus("d", 3, state, "its reason")

@@ -13,7 +13,7 @@ from sidecar.engine.context import PartitionContext
 from sidecar.engine.intake.deciding import Deciding
 from sidecar.engine.intake.intake import IdPlaces, Intake
 from sidecar.engine.limits import LIMITS, Limits
-from sidecar.engine.ownership.tail import PartitionTail
+from sidecar.engine.ownership.tail import HELD_UP_RECORDS, PartitionTail, is_held_up
 from sidecar.engine.payload.ledger import PartitionLedger
 from sidecar.engine.payload.records import Scheduled, scheduled_size
 from sidecar.kafka.reading.fetching import Fetching
@@ -140,3 +140,19 @@ def test_the_wait_for_what_was_staged_has_an_end() -> None:
     tail = made(Log(), ledger, PayloadBudget(1), has_looked=lambda: False, limits=Limits(staged_within_s=-1.0))
     assert tail.may_end_look
     tail.close()
+
+
+def test_the_intake_of_a_paused_partition_waits_once_much_lies_behind_a_late_record() -> None:
+    """By the clock of a paused partition a late record is not due, so C stands in front of it."""
+    ledger: PartitionLedger = PartitionIndex(start_of(0), scheduled_size)
+    ledger.advance(HELD_UP_RECORDS)
+    assert not is_held_up(ledger, 1_000, 4_000), "nothing is owed"
+    ledger.reject(HELD_UP_RECORDS, cast("Any", None))
+    assert is_held_up(ledger, 0, 4_000)
+    ledger = PartitionIndex(start_of(0), scheduled_size)
+    ledger.reject(0, cast("Any", None))
+    ledger.advance(HELD_UP_RECORDS - 1)
+    assert not is_held_up(ledger, 999, 4_000)
+    assert is_held_up(ledger, 1_000, 4_000)
+    ledger.advance(HELD_UP_RECORDS)
+    assert is_held_up(ledger, 0, 4_000)

@@ -8,18 +8,19 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from pyroaring import FrozenBitMap64
+from structlog.testing import capture_logs
 
-from index.errors import RefusedError, StateLostError
+from index.errors import FormatError, RefusedError, StateLostError
 from index.named.series_in_log import SeriesInLog
 from index.named.transit import Transit
-from index.pending.progress import BEFORE_ALL, Position, Progress
+from index.pending.progress import BEFORE_ALL, Position, Progress, start_of
 from index.rules.rule_history import RuleHistory
 from index.rules.rules import Rules
 from sidecar.clock import SystemClock
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.ownership import takeover
-from sidecar.engine.ownership.origin import Origin, write_origin
+from sidecar.engine.ownership.origin import Origin, tell_of_origin, write_origin
 from sidecar.engine.ownership.restored import Restored
 from sidecar.engine.ownership.takeover import read_origin
 from sidecar.engine.ports import Stored
@@ -28,6 +29,7 @@ from sidecar.engine.release.transaction import Outcome, Refusals, Result, Transa
 from sidecar.kafka.writing.transactions import FENCE_WITHIN_S, fence
 from sidecar.metrics import Metrics
 from snapshots.segments.manifest import manifest_key
+from snapshots.state.ending import Ending
 from snapshots.state.held import held_key
 from snapshots.state.inventory import NOTHING_STORED, Inventory
 from snapshots.state.lane import LaneName
@@ -43,12 +45,15 @@ STORED = StoredState(Progress(15, Position(7, 3), 4), "id", RuleHistory.beginnin
 class Stands:
     """A partition whose facts the test sets."""
 
-    def __init__(self, stored: StoredState | StateLostError, ends: Sequence[int] = (20,)) -> None:
+    def __init__(self, stored: StoredState | FormatError | None, ends: Sequence[int] = (20,)) -> None:
         self._stored = stored
         self.later: list[StoredState] = []
         """The state after the fence of each lane."""
         self.ended: list[LaneName] = []
         self._ends = iter(ends)
+        self.log_start = 0
+        self.uncommitted = 20
+        self.committed_offset = -1
         self.starts_at = 0
         self.keys: set[bytes] = set()
         self.in_log = SeriesInLog()
@@ -57,10 +62,10 @@ class Stands:
         return "id"
 
     def log_range(self) -> tuple[int, int]:
-        return 0, next(self._ends, 20)
+        return self.log_start, next(self._ends, 20)
 
     def uncommitted_end(self) -> int:
-        return 20
+        return self.uncommitted
 
     def snapshots_range(self) -> tuple[int, int]:
         return 0, 20
@@ -76,7 +81,7 @@ class Stands:
         return True
 
     def stored(self) -> StoredState | None:
-        if isinstance(self._stored, StateLostError):
+        if isinstance(self._stored, FormatError):
             raise self._stored
         return self._stored
 
@@ -97,7 +102,7 @@ class Stands:
         return self.in_log
 
     def group_offset(self) -> int:
-        return -1
+        return self.committed_offset
 
     def doubts(self, _: StoredState) -> Doubts:
         return {}
@@ -156,6 +161,83 @@ def test_who_gets_no_answer_begins_with_the_bootstrap_servers_again(monkeypatch:
     with pytest.raises(KafkaException, match="no answer"):
         fence(producer, lambda: False, "set it")
     assert FENCE_WITHIN_S < now_s[0] < 2 * FENCE_WITHIN_S
+
+
+def test_a_new_partition_begins_at_the_start_of_its_empty_log() -> None:
+    standing = Stands(None, [0])
+    standing.uncommitted = standing.committed_offset = 0
+    origin = read_origin(CONTEXT, standing, RULES)
+    assert origin == Origin(start_of(0), RuleHistory.beginning(0, RULES), "id", lost=0, is_stored=False)
+
+
+def test_a_log_with_records_but_without_a_state_is_refused() -> None:
+    standing = Stands(None, [7])
+    with pytest.raises(RefusedError, match=r"d.delay-state/0 is empty, but d/0 holds, or has held, records \(its log "):
+        read_origin(CONTEXT, standing, RULES)
+    standing = Stands(None, [0])
+    standing.uncommitted = 1
+    with pytest.raises(RefusedError, match="its log ends at offset 1"):
+        read_origin(CONTEXT, standing, RULES)
+
+
+def test_a_partition_that_the_group_has_served_is_refused_without_its_state() -> None:
+    standing = Stands(None, [0])
+    standing.uncommitted, standing.committed_offset = 0, 1
+    with pytest.raises(RefusedError, match="is empty, but group g has offset 1 for d/0: the state was lost"):
+        read_origin(CONTEXT, standing, RULES)
+
+
+def test_an_empty_state_is_made_anew_where_a_job_has_staged_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    restored = Restored(start_of(20), RuleHistory.beginning(0, RULES), (MANIFEST,), ((b"bucket/job/0", 5),))
+    monkeypatch.setattr(takeover, "restored_from", lambda *_: (restored, ""))
+    origin = read_origin(CONTEXT, Stands(None), RULES)
+    assert (origin.progress.cursor, origin.buckets, origin.restored) == (20, (MANIFEST,), restored.withdrawn)
+
+
+@pytest.mark.parametrize(
+    ("log_start", "progress", "lost"),
+    [
+        (3, STORED.progress, 0),
+        (4, STORED.progress, 0),
+        (5, STORED.progress._replace(sealed_to=5), 1),
+        (16, STORED.progress._replace(cursor=16, sealed_to=16), 12),
+    ],
+)
+def test_records_beyond_s_that_retention_has_removed_are_lost(log_start: int, progress: Progress, lost: int) -> None:
+    standing = Stands(STORED)
+    standing.log_start = log_start
+    origin = read_origin(CONTEXT, standing, RULES)
+    assert (origin.progress, origin.lost, origin.is_stored) == (progress, lost, not lost)
+    metrics = Metrics()
+    with capture_logs() as logs:
+        tell_of_origin(PartitionContext(TOPIC, 0, "g", metrics, SystemClock()), origin)
+    assert metrics.registry.get_sample_value("delay_router_records_lost_total", {"topic": "d"}) == (lost or None)
+    assert [(each["needed_from"], each["log_starts_at"]) for each in logs] == [(4, log_start)] * bool(lost)
+
+
+def test_other_rules_than_the_last_ones_begin_at_the_cursor_unless_they_may_be_out_of_date() -> None:
+    other = replace(RULES, max_delay_ms=5_000)
+    origin = read_origin(CONTEXT, Stands(STORED), other)
+    assert (origin.history.in_force, origin.history.last.from_offset, origin.is_stored) == (other, 15, False)
+    with capture_logs() as logs:
+        tell_of_origin(PartitionContext(TOPIC, 0, "g", Metrics(), SystemClock()), origin)
+    ((event, by, from_offset),) = [(each["event"], each["by"], each["from_offset"]) for each in logs]
+    assert (event, by, from_offset) == ("rules_differ", ["max_delay_ms"], 15)
+    origin = read_origin(CONTEXT, Stands(STORED), other, stored_rules_hold=True)
+    assert (origin.history.in_force, origin.is_stored, origin.changed) == (RULES, True, ())
+
+
+def test_a_state_that_cannot_be_read_or_is_of_another_topic_is_refused() -> None:
+    with pytest.raises(RefusedError, match=r"state topic d\.delay-state/0 cannot be trusted: damaged"):
+        read_origin(CONTEXT, Stands(FormatError("damaged")), RULES)
+    with pytest.raises(RefusedError, match=r"was deleted and created again \(id id, the state of group g is about old"):
+        read_origin(CONTEXT, Stands(replace(STORED, delay_topic_id="old")), RULES)
+
+
+def test_a_state_that_an_operator_is_changing_is_refused_with_the_command_that_goes_on() -> None:
+    ending = Ending("out", 2, 40, 44, committed=True, producer_id=7)
+    with pytest.raises(RefusedError, match="delay-router end-transaction d/0 out/2"):
+        read_origin(CONTEXT, Stands(replace(STORED, ending=ending)), RULES)
 
 
 LOST = StateLostError("buckets 3 are missing from the state topic: part of the state was lost")

@@ -1,6 +1,7 @@
 """Records that a target may not be given yet are held, in order, and no others are."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import chain
 
 import pytest
@@ -8,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from index.pending.pending import Entry
+from index.pending.progress import Position
 from index.protocol.record import Record
 from index.protocol.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Schedule
 from sidecar.engine.limits import LIMITS
-from sidecar.engine.payload.records import Scheduled
-from sidecar.engine.release.gate import TRIED_AT_ONCE, Gate
+from sidecar.engine.payload.records import RESIDENT_OVERHEAD_BYTES, Scheduled, resident_bytes, scheduled, size_of
+from sidecar.engine.release.gate import HELD_AT_ONCE, TRIED_AT_ONCE, Gate
 from sidecar.engine.release.rates import BURST_S, RateLimits, TargetLimit
 from snapshots.state.held import decode_held, held_key
 
@@ -30,9 +32,19 @@ class Clock:
         return self.now_s
 
 
-def entry(offset: int, *targets: str, size: int = 10) -> Entry[Scheduled]:
-    schedule = Schedule(5_000, targets or ("a",), BY_KEY, KEEP_KEY, None, both_times=False)
-    return 5_000, offset, Scheduled(schedule, size, Record(None, b"v", (), 1))
+def entry(
+    offset: int, *targets: str, size: int = 10, deliver_id: bytes | None = None, shift_ms: int = 0
+) -> Entry[Scheduled]:
+    schedule = Schedule(5_000, targets or ("a",), BY_KEY, KEEP_KEY, deliver_id, both_times=False)
+    record = Record(None, b"v", (), 1)
+    return 5_000, offset, Scheduled(schedule._replace(shift_ms=shift_ms), size, record)
+
+
+def large(offset: int, size_bytes: int) -> Entry[Scheduled]:
+    """Return a record that takes so many bytes of memory."""
+    record = Record(None, bytes(size_bytes - RESIDENT_OVERHEAD_BYTES), (), 1)
+    due_ms, _, payload = entry(offset)
+    return due_ms, offset, scheduled(payload.schedule, size_of(record), record)
 
 
 def offsets(entries: list[Entry[Scheduled]]) -> list[int]:
@@ -138,8 +150,11 @@ def test_one_lane_does_not_hold_up_another() -> None:
 
 
 def test_the_room_is_bounded() -> None:
-    made = gate(a=PAUSED)
-    made.hold([entry(n) for n in range(LIMITS.held_records)], NOBODY)
+    made = Gate(RateLimits(Clock(), nullcontext()), replace(LIMITS, held_records=5))
+    made.use({"a": PAUSED})
+    made.hold([entry(1), entry(2)], NOBODY)
+    assert made.room_records == 3
+    made.hold([entry(3), entry(4), entry(5)], NOBODY)
     assert made.room_records == 0
     made.use({})
     assert made.room_records > 0, "nothing is held back any more"
@@ -154,6 +169,42 @@ def test_bytes_may_be_overdrawn_by_one_record() -> None:
     assert limits.wait_s(limit) == pytest.approx(5.0)
     clock.now_s += 5.1
     assert limits.take(limit, 1)
+
+
+def test_a_target_gets_its_next_record_when_a_whole_token_is_there() -> None:
+    clock = Clock()
+    limits = RateLimits(clock, nullcontext())
+    limit = [("a", TargetLimit(records_per_second=4))]
+    assert limits.take(limit, 1)
+    assert limits.wait_s(limit) == pytest.approx(0.25)
+    clock.now_s += 0.125
+    assert not limits.take(limit, 1)
+    assert limits.wait_s(limit) == pytest.approx(0.125)
+    clock.now_s += 0.125
+    assert limits.take(limit, 1)
+    clock.now_s -= 100
+    assert not limits.take(limit, 1), "time that goes back gives nothing"
+
+
+def test_a_target_without_a_limit_is_never_waited_for() -> None:
+    limits = RateLimits(Clock(), nullcontext())
+    limit = [("a", TargetLimit())]
+    for _ in range(5):
+        assert limits.take(limit, 1_000)
+    assert limits.wait_s(limit) == 0
+
+
+def test_of_several_limits_the_longest_wait_counts() -> None:
+    limits = RateLimits(Clock(), nullcontext())
+    one, two = ("a", TargetLimit(10)), ("b", TargetLimit(records_per_second=5, bytes_per_second=100))
+    assert limits.take([one, two], 41)
+    assert limits.wait_s([one]) == pytest.approx(0.1)
+    assert limits.wait_s([one, two]) == pytest.approx(0.41), "the bytes of b: 1 + 40 of 100 a second"
+    halved = ("c", TargetLimit(records_per_second=10, sources=("d",)))
+    limits.learn("d", 2)
+    limits.enter("d")
+    assert limits.take([halved], 1)
+    assert limits.wait_s([halved]) == pytest.approx(0.2), "this process has half of the partitions"
 
 
 def test_tokens_are_taken_of_all_targets_or_of_none() -> None:
@@ -245,6 +296,78 @@ def test_set_aside_again_in_the_transaction_that_gave_it_out_it_is_still_held_af
     assert written[held_key(1, 0)] is not None, "the last record of a key counts"
     made.committed()
     assert offsets(made.resumed(10, NOW_MS)) == [1]
+
+
+def test_the_memory_for_held_records_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sidecar.engine.release.gate.MAX_HELD_BYTES", 9_000)
+    made = gate(a=PAUSED)
+    assert made.room_records == HELD_AT_ONCE
+    made.hold([large(1, 8_000)], NOBODY)
+    assert (made.room_bytes, made.room_records) == (1_000, HELD_AT_ONCE)
+    assert made.has_room_for([large(2, 1_000)])
+    assert not made.has_room_for([large(2, 1_001)])
+    made.hold([large(2, 999)], NOBODY)
+    assert (made.room_bytes, made.room_records) == (1, HELD_AT_ONCE)
+    made.hold([large(3, 501)], NOBODY)
+    assert (made.room_bytes, made.room_records) == (1, 0), "a transaction with one record is made all the same"
+
+
+def test_a_held_record_is_found_by_its_id_until_it_leaves() -> None:
+    made = gate(a=PAUSED)
+    made.hold([entry(1, deliver_id=b"x", shift_ms=40), entry(2, deliver_id=b"x"), entry(3, deliver_id=b"y")], NOBODY)
+    assert made.places_of(b"x") == {Position(5_000, 1): 40, Position(5_000, 2): 0}
+    assert made.places_of(b"z") == {}
+    assert [*made.records_at([2, 9])] == [2]
+    assert made.records_at([9]) == {}
+    made.use({})
+    assert offsets(made.resumed(1, NOW_MS)) == [1]
+    assert made.places_of(b"x") == {Position(5_000, 2): 0}
+
+
+def test_cancelled_records_are_let_go_of_and_the_rest_of_their_lane_waits() -> None:
+    made = gate(a=PAUSED, b=PAUSED)
+    made.hold([entry(1), entry(2), entry(3, "b"), entry(4)], NOBODY)
+    made.committed()
+    assert made.cancel({9}) == frozenset()
+    assert made.cancel({2, 3, 9}) == {2, 3}
+    assert made.state() == [(held_key(2, 0), None), (held_key(3, 0), None)]
+    assert made.held_by_target() == {"a": 2}
+    assert [offsets(lane) for lane in made.waiting()] == [[1, 4]]
+    assert (made.records, made.resident_bytes) == (2, resident_bytes([*chain(*made.waiting())]))
+
+
+def test_a_lane_waits_for_the_receipt_that_takes_its_first_record_out() -> None:
+    made = gate(a=PAUSED, b=PAUSED)
+    made.hold([entry(1), entry(2), entry(3, "b")], NOBODY)
+    made.use({})
+    made.hold([], NOBODY)
+    assert offsets(made.resumed(10, NOW_MS, doomed=[2])) == [1]
+    assert made.records == 2
+    made.cancel([2])
+    assert offsets(made.resumed(10, NOW_MS)) == [3]
+
+
+def test_the_first_of_all_lanes_that_may_leave_is_waited_for() -> None:
+    clock = Clock()
+    limits = {"a": TargetLimit(records_per_second=10), "b": TargetLimit(records_per_second=5), "c": PAUSED}
+    made = gate(RateLimits(clock, nullcontext()), **limits)
+    made.hold([entry(n, target) for n, target in enumerate("abc") for _ in range(2)], NOBODY)
+    assert made.wait_s(NOW_MS) == pytest.approx(0.1)
+    clock.now_s += 0.101
+    assert made.wait_s(NOW_MS) == 0
+    assert made.wait_s(NOW_MS - 5_000) == pytest.approx(5.0), "a clock that was set back has to come up to it"
+
+
+def test_no_more_records_are_tried_at_once_than_a_transaction_may_hold() -> None:
+    made = gate()
+    made.set_aside([entry(n) for n in range(4 * HELD_AT_ONCE)], ["a"])
+    made.committed()
+    tried = []
+    while taken := made.resumed(1 << 20, NOW_MS):
+        tried.append(len(taken))
+        made.committed()
+    assert max(tried) == HELD_AT_ONCE
+    assert tried[:3] == [TRIED_AT_ONCE, 2 * TRIED_AT_ONCE, 4 * TRIED_AT_ONCE]
 
 
 def test_what_is_set_aside_needs_room() -> None:

@@ -4,10 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sidecar.engine.payload.memory import LARGE_BYTES, LEAST_LOADED_BYTES, BudgetShare, LoadMemory
 from sidecar.process.host.budget import PayloadBudget
-
-MIB = 1_048_576
 
 
 @pytest.mark.parametrize(
@@ -92,42 +89,3 @@ def test_whoever_is_to_end_need_not_wait_for_room() -> None:
         while not waiting.done():
             budget.look_again()
     assert budget.is_full
-
-
-def test_a_load_takes_memory_while_it_reads_until_memory_is_full() -> None:
-    budget = PayloadBudget(16 * LEAST_LOADED_BYTES)
-    memory = LoadMemory(budget, soon_ms=1_000)
-    kept = [memory.keeps(1_000, MIB) for _ in range(200)]
-    assert kept.count(True) == 60
-    assert kept == sorted(kept, reverse=True)
-    assert budget.used_bytes == 60 * MIB
-    assert budget.is_full
-    memory.close()
-    memory.close()
-    assert budget.used_bytes == 0
-
-
-def test_a_load_keeps_a_segment_even_where_memory_is_full() -> None:
-    budget = PayloadBudget(MIB)
-    budget.take(MIB)
-    memory = LoadMemory(budget, soon_ms=1_000)
-    assert [memory.keeps(1_000, MIB) for _ in range(6)] == [True] * 4 + [False] * 2
-
-
-def test_what_is_large_and_due_later_is_read_again_by_itself() -> None:
-    budget = PayloadBudget(100 * MIB)
-    memory = LoadMemory(budget, soon_ms=1_000)
-    assert memory.keeps(1_001, LARGE_BYTES)
-    assert not memory.keeps(1_001, LARGE_BYTES + 1)
-    assert memory.keeps(1_000, LARGE_BYTES + 1)
-
-
-def test_whoever_takes_over_what_a_load_has_taken_answers_for_it() -> None:
-    budget = PayloadBudget(100 * MIB)
-    memory, share = LoadMemory(budget, soon_ms=1_000), BudgetShare(budget)
-    assert memory.keeps(0, MIB)
-    share.adopt(memory.hand_over())
-    memory.close()
-    assert (budget.used_bytes, share.used_bytes, budget.given_back_bytes) == (MIB, MIB, 0)
-    share.close()
-    assert budget.used_bytes == 0
