@@ -25,6 +25,7 @@ TESTS: Final = (
     "tests/unit/index",
     "tests/unit/snapshots",
     "tests/unit/sidecar/engine",
+    "tests/unit/test_examples.py",
     "tests/simulation/test_playbook.py",
     "tests/simulation/test_simulation.py",
 )
