@@ -20,6 +20,7 @@ from index.named.id_pages import (
     row,
     rows_in_order,
     rows_of,
+    rows_of_a_page,
     shift_in,
 )
 from index.named.names import Names, hash_of
@@ -59,6 +60,13 @@ def test_one_id_is_looked_for_in_one_page_as_a_rule() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("rows", "of_a_page"), [(0, 1_024), (4_096_000, 1_024), (4_096_001, 1_025), (32_768_000, 8_192), (10**9, 8_192)]
+)
+def test_pages_become_larger_before_they_become_too_many(rows: int, of_a_page: int) -> None:
+    assert rows_of_a_page(rows) == of_a_page
+
+
 def test_rows_sort_as_hash_and_place_do() -> None:
     places = [Position(0, 0), Position(0, 256), Position(255, 1), Position(256, 0), Position(MOST, MOST)]
     rows = list(rows_in_order({b"\xff" * HASH_BYTES: places[::-1], b"\x00" * HASH_BYTES: Position(7, 7)}))
@@ -90,6 +98,7 @@ def test_what_lies_behind_a_place_is_told_by_its_bytes() -> None:
 def test_what_are_no_rows() -> None:
     one, two = rows_in_order({b"a" * HASH_BYTES: Position(1, 1), b"b" * HASH_BYTES: Position(1, 2)})
     assert are_rows(IdRows(one + two))
+    assert (one, two) == (row(b"a" * HASH_BYTES, 1, 1), row(b"b" * HASH_BYTES, 1, 2))
     for page in (b"", one[:-1], two + one, one + one):
         assert not are_rows(IdRows(page))
     assert not are_rows(IdRows(row(b"a" * HASH_BYTES, 1, 1, 1)))

@@ -25,13 +25,14 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.buckets.ids import RETRY_AFTER_S, StoredIds
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.payload.ledger import PartitionLedger
-from sidecar.engine.payload.records import scheduled_size
+from sidecar.engine.payload.records import Scheduled, scheduled_size
 from sidecar.metrics import Metrics
 from tests.support.hand_clock import HandClock
 from tests.support.manifests import manifest
 
 PROGRESS = Progress(cursor=100, watermark=Position(1_000, 0), sealed_to=100)
 RECORD = Record(None, b"", (), 0)
+UNREADABLE = ClusterError(ClusterTrouble.UNREADABLE, "a bad batch")
 UNANSWERED = ClusterError(ClusterTrouble.UNANSWERED, "no answer")
 
 
@@ -78,6 +79,17 @@ class Source:
         first, last = of.segments[number].first.offset, of.segments[number].last.offset
         return [(2_000 + offset, offset, RECORD) for offset in range(first, last + 1)]
 
+    def load(
+        self, of: Manifest, number: int, _reader: object, keeps: Callable[[int, int], bool]
+    ) -> list[tuple[int, int, Scheduled]]:
+        assert not keeps(2_000, 1), "the schedules are enough"
+        entries = self.stored(of, number, None, None)
+        return [
+            (due_ms, offset, Scheduled(self.decide(offset, RECORD), 10, None))
+            for due_ms, offset, _ in entries
+            if offset in self._ids
+        ]
+
     def names_id(self, offset: int, _record: Record) -> bool:
         return offset in self._ids
 
@@ -98,6 +110,7 @@ class Scene:
         self.gate = SimpleNamespace(aside=SimpleNamespace(stops_intake=False), places_of=lambda _: {})
         self.log_starts_at = 0
         self.is_damaged = False
+        self.scan_error: ClusterError | None = None
         self.scanned: list[tuple[int, int]] = []
         context = PartitionContext(DelayTopicConfig(name="d"), 3, "g", self.metrics, self.clock)
         parts = (self.source, self, self.pool, self.loading, self.gate)
@@ -126,6 +139,8 @@ class Scene:
 
     def scan_left(self, _topic: str, _partition: int, start: int, end: int) -> Iterator[tuple[int, Record]]:
         self.scanned.append((start, end))
+        if self.scan_error is not None:
+            raise self.scan_error
         return ((at, RECORD) for at in range(max(start, self.log_starts_at), end))
 
     def are_known(self, deliver_id: bytes, *following: bytes) -> bool:
@@ -197,12 +212,21 @@ def test_a_bucket_of_0_1_0_is_read_once_and_its_ids_are_kept_until_it_is_gone() 
     made.ledger.parts.add_bucket(merged, PROGRESS.watermark, None)
     assert made.found(b"c") == [25]
     assert made.pool.kinds[4:] == ["look up"] * 3, "nothing is read again"
-    # Without a bucket the ids are let go of, so a bucket at the same offsets is read.
+    # The ids of a bucket that is gone are let go of, so a bucket at the same offsets is read.
     made.ledger.parts.buckets.clear()
+    made.ledger.parts.add_bucket(manifest(6, [(2_030, 30), (2_039, 39)], offsets=(30, 40)), PROGRESS.watermark, None)
     assert made.found(b"d") == []
+    made.ledger.parts.buckets.clear()
     made.ledger.parts.add_bucket(merged, PROGRESS.watermark, None)
     assert made.found(b"a") == [10, 20]
-    assert made.pool.kinds[7:] == ["scan", "look up"]
+    assert made.pool.kinds[7:] == ["scan", "look up"] * 2
+    made.ledger.parts.buckets.clear()
+    made.ledger.parts.add_bucket(manifest(7, [(2_000, 0), (2_009, 9)], offsets=(0, 10)), PROGRESS.watermark, None)
+    assert made.found(b"d") == []
+    made.ledger.parts.buckets.clear()
+    made.ledger.parts.add_bucket(merged, PROGRESS.watermark, None)
+    assert made.found(b"a") == [10, 20]
+    assert made.pool.kinds[11:] == ["scan", "look up"] * 2
 
 
 def test_a_bucket_that_is_known_in_part_is_read() -> None:
@@ -272,6 +296,29 @@ def test_a_bucket_that_points_to_the_delay_topic_is_read_there(
     made.loading.under_way = False
     assert made.found(b"a") == [10]
     assert (made.scanned, made.source.segments_read) == ([(10, 20)], segments_read)
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_where_the_log_cannot_be_read_the_segments_are_loaded(*, is_read: bool) -> None:
+    """Segments hold no unreadable record, and have no pointer to one."""
+    made = scene((10, 20), ids=IDS, paged=False)
+    bucket = made.ledger.parts.buckets[0]
+    bucket.manifest = replace(bucket.manifest, needs_from=15)
+    made.scan_error = UNREADABLE if is_read else UNANSWERED
+    if is_read:
+        assert made.found(b"b") == [11]
+        assert made.ledger.named.names.find(hash_of(b"b"), 2_011 - 700) == [Position(2_011, 11)]
+        return
+    assert not made.are_known(b"b")
+    with pytest.raises(ClusterError, match="no answer"):
+        made.pool.do(made)
+
+
+def test_the_ids_of_many_records_are_kept_in_several_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sidecar.engine.buckets.ids.TOGETHER", 2)
+    made = scene((10, 30), ids=IDS, paged=False)
+    assert made.found(b"a") == [10, 20]
+    assert (made.found(b"b"), made.found(b"c")) == ([11], [25])
 
 
 def test_records_that_are_held_for_their_target_are_pending_too() -> None:

@@ -1,6 +1,6 @@
 """When a bucket is sealed or merged, and what follows when that fails; the pool works at once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 import pytest
 from structlog.testing import capture_logs
 
+from index.buckets.bucket import Bucket
 from index.buckets.bucket_rules import SealRules
 from index.partition.batch import Installation
 from index.partition.partition import PartitionIndex
@@ -53,9 +54,10 @@ class Turns:
 
 
 class Pool:
-    """Encodes at once; a merge fails as soon as it begins."""
+    """Encodes at once; a merge fails as soon as it begins, unless a test says otherwise."""
 
     def __init__(self) -> None:
+        self.merge_fails = True
         self.seals, self.merges = Turns(), Turns()
 
     def encode(self, work: Callable[[], T]) -> Future[T]:
@@ -65,7 +67,8 @@ class Pool:
 
     def merge(self, _work: object) -> Future[None]:
         future: Future[None] = Future()
-        future.set_exception(OSError("disk"))
+        if self.merge_fails:
+            future.set_exception(OSError("disk"))
         return future
 
     def handover(self, most: int) -> QueuedHandover[Any]:
@@ -263,6 +266,87 @@ def test_buckets_are_merged_once_there_are_more_than_there_may_be(buckets: int) 
     assert scene.house.free_id() == (4 if buckets == 3 else 3), "the merged one has the next"
     scene.house.stop()
     assert (scene.house.is_busy, scene.pool.merges.waits) == (False, False)
+
+
+class Merged:
+    """A merge of three buckets that has made one segment, and then a manifest, if anything is left."""
+
+    def __init__(self, sources: Sequence[Bucket], bucket_id: int, *, leaves_any: bool) -> None:
+        self.sources = tuple(source.manifest.bucket_id for source in sources)
+        self.source_keys = [segment_key(each, 0) for each in self.sources]
+        self.bucket_id = bucket_id
+        self._leaves_any = leaves_any
+        self._is_written = not leaves_any
+
+    def next_segments(self) -> tuple[tuple[bytes, bytes], ...] | None:
+        return None if self._is_written else ((b"segment", b"value"),)
+
+    def written(self, _offsets: Sequence[int]) -> None:
+        self._is_written = True
+
+    def installation(self) -> Installation | None:
+        made = manifest(self.bucket_id, [(NOW_MS * 2, 0), (NOW_MS * 2, 2)])
+        return Installation(made, merged_from=self.sources) if self._leaves_any else None
+
+    def stop(self) -> None:
+        pass
+
+
+def begun(monkeypatch: pytest.MonkeyPatch, *, leaves_any: bool) -> Scene:
+    """Return a partition in which three buckets are being merged."""
+    monkeypatch.setattr(
+        "sidecar.engine.buckets.lifecycle.Merging",
+        lambda sources, _watermark, bucket_id, *_: Merged(sources, bucket_id, leaves_any=leaves_any),
+    )
+    scene = Scene(BEHIND)
+    scene.pool.merge_fails = False
+    scene.add_buckets(3)
+    scene.house.begin(memory_full=False)
+    return scene
+
+
+def test_a_merge_writes_its_segments_and_then_its_manifest_in_place_of_its_sources(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = begun(monkeypatch, leaves_any=True)
+    segments = scene.request()
+    assert segments is not None
+    assert [key for key, _ in segments.segments] == [b"segment"]
+    scene.clock.go_on(3)
+    scene.commit(segments, (70,))
+    installs = scene.request()
+    assert installs is not None
+    assert installs.removed == tuple(map(manifest_key, range(3)))
+    scene.commit(installs)
+    assert [*scene.ledger.parts.buckets] == [3]
+    assert (scene.counted("merge_seconds_sum"), scene.counted("entries_merged_total")) == (3, 2)
+    assert (scene.house.is_busy, scene.pool.merges.waits, scene.house.free_id()) == (False, False, 4)
+    removal = scene.request()
+    assert removal is not None
+    assert removal.reclaimed == tuple(segment_key(each, 0) for each in range(3))
+    scene.commit(removal)
+    assert scene.request() is None
+
+
+def test_a_merge_of_buckets_that_have_left_meanwhile_installs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = begun(monkeypatch, leaves_any=False)
+    assert scene.request() is None
+    assert (scene.house.is_busy, scene.pool.merges.waits) == (False, False)
+    assert [*scene.ledger.parts.buckets] == [0, 1, 2]
+
+
+def test_a_bucket_is_sealed_before_a_merge_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = begun(monkeypatch, leaves_any=True)
+    scene.add(20_000, 20_000, 20_000)
+    request = scene.request()
+    assert request is not None
+    assert [key for key, _ in request.segments] == [segment_key(4, 0)]
+    with capture_logs() as logs:
+        scene.house.refused(request, "too large")
+    assert [each["event"] for each in logs] == ["seal_failed"]
+    merging = scene.request()
+    assert merging is not None
+    assert [key for key, _ in merging.segments] == [b"segment"]
 
 
 def test_a_bucket_that_has_left_is_removed_before_others_are_merged() -> None:

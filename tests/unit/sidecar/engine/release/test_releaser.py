@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from index.buckets.bucket import Manifest
 from index.errors import ClusterError, ClusterTrouble, RefusedError
 from index.partition.adopting import Adoption
+from index.partition.batch import Installation
 from index.partition.partition import PartitionIndex
 from index.pending.pending import Entry
 from index.pending.progress import Position, start_of
@@ -37,6 +38,7 @@ from sidecar.metrics import Metrics
 from snapshots.state.inventory import InventoryKeeper
 from snapshots.state.state import RULES_KEY
 from tests.support.hand_clock import HandClock
+from tests.support.manifests import manifest
 
 COMMITTED, REFUSED, ABORTED = (
     Result(Outcome.COMMITTED),
@@ -139,6 +141,13 @@ def test_a_committed_transaction_is_told_to_all_that_had_a_part_in_it() -> None:
     assert (released.aborted, released.by_target()) == (0, {"out": 3})
     assert scene.ledger.committed.watermark == Position(2, 2)
     assert scene.screening.asked_anew == 0
+
+
+def test_the_manifest_of_a_request_is_planned_with_the_records() -> None:
+    scene, owner = Scene(), Owner()
+    installs = Installation(manifest(0, [(9, 0)]), merged_from=(1, 2))
+    plan = scene.releaser.plan(10, 100, 1_000, [removal(owner), Request(owner, installs=installs)])
+    assert plan.batch.installs == installs
 
 
 def test_an_aborted_transaction_is_written_again_as_it_is() -> None:
