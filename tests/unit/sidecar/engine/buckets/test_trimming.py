@@ -1,6 +1,7 @@
 """Trim requests: never too much, never two at once, and a failure reported once with its remedy."""
 
 from concurrent.futures import Future
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -12,15 +13,23 @@ from structlog.testing import capture_logs
 from index.buckets.bucket import Bucket, Manifest, Placement, SegmentRef
 from index.buckets.retention import Kept
 from index.errors import ClusterError, ClusterTrouble, FormatError, NotYetError
+from index.named.id_pages import IdPageRef
+from index.partition.partition import PartitionIndex
 from index.pending.progress import BEFORE_ALL, Position, Progress
 from sidecar.cluster.topics.removal import Removal
 from sidecar.config.delay_topic import DelayTopicConfig
-from sidecar.engine.buckets.trimming import Trimming
+from sidecar.engine.buckets.trimming import Tombstones, Trimming
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.limits import LIMITS
+from sidecar.engine.payload.ledger import PartitionLedger
+from sidecar.engine.payload.records import scheduled_size
+from sidecar.engine.release.transaction import Request
 from sidecar.metrics import Metrics
+from snapshots.segments.id_pages import id_page_key
+from snapshots.segments.manifest import manifest_key, segment_key
 from snapshots.state.series_key import COPY_KEY, decode_copy
 from tests.support.hand_clock import HandClock
+from tests.support.manifests import manifest
 
 SEGMENTS = (
     SegmentRef(Position(5, 100), Position(9, 110), 9, 10, 40, Placement.INLINE),
@@ -112,6 +121,66 @@ def trimming(admin: Any, *, trim: bool, look: Look | None = None, key: bytes = b
 
 def failures(metrics: Metrics) -> float | None:
     return metrics.registry.get_sample_value("delay_router_trim_failures_total", {"topic": "d"})
+
+
+def tombstones(*manifests: Manifest, watermark: Position, most: int = 3) -> Tombstones:
+    """Return the tombstones of a partition with these buckets; at most ``most`` keys are in a transaction."""
+    ledger: PartitionLedger = PartitionIndex(Progress(900, watermark, 900), scheduled_size, manifests)
+    return Tombstones(ledger, replace(LIMITS, tombstones=most))
+
+
+def next_keys(found: Tombstones, *being_read: int, ids_are_read: bool = False) -> tuple[list[bytes], list[bytes]]:
+    reclaimed, removed = found.next(being_read, ids_are_read=ids_are_read)
+    return [*reclaimed], [*removed]
+
+
+def commit(found: Tombstones) -> tuple[int, int]:
+    """Commit the next tombstones; return how many keys of segments and of manifests they are of."""
+    reclaimed, removed = found.next((), ids_are_read=False)
+    owner: Any = None
+    found.committed(Request(owner, reclaimed=reclaimed, removed=removed))
+    return len(reclaimed), len(removed)
+
+
+def spaced(bucket_id: int, segments: int) -> Manifest:
+    """Return a bucket with a segment for each millisecond from 1 on."""
+    places = [[(1 + number, 10 * bucket_id + number)] for number in range(segments)]
+    return manifest(bucket_id, *places, offsets=(10 * bucket_id, 10 * bucket_id + 10))
+
+
+def test_segments_that_w_has_passed_get_tombstones_and_the_last_ones_the_manifest_too() -> None:
+    found = tombstones(spaced(1, 3), spaced(2, 3), watermark=Position(2, 1 << 40), most=9)
+    assert next_keys(found) == ([segment_key(1, 0), segment_key(1, 1), segment_key(2, 0), segment_key(2, 1)], [])
+    found = tombstones(spaced(1, 2), spaced(2, 3), watermark=Position(2, 1 << 40), most=9)
+    assert next_keys(found, 2) == ([segment_key(1, 0), segment_key(1, 1)], [manifest_key(1)])
+
+
+def test_a_transaction_has_no_more_tombstones_than_it_may_have() -> None:
+    found = tombstones(spaced(1, 6), spaced(2, 6), watermark=Position(5, 1 << 40), most=3)
+    assert [commit(found) for _ in range(4)] == [(3, 0), (5, 0), (2, 0), (0, 0)], "but those of a bucket it has begun"
+
+
+def test_a_bucket_that_is_read_and_pages_while_ids_are_looked_for_stay() -> None:
+    with_pages = replace(spaced(1, 1), id_pages=(IdPageRef(b"a" * 16, 1, 9, 40),) * 2)
+    found = tombstones(with_pages, spaced(2, 1), watermark=Position(9, 0), most=9)
+    assert next_keys(found, 1) == ([segment_key(2, 0)], [manifest_key(2)])
+    commit(found)
+    assert [*found.orphaned] == [id_page_key(1, 0), id_page_key(1, 1)], "its manifest is gone, and nothing names them"
+    assert next_keys(found, ids_are_read=True) == ([], [])
+    assert next_keys(found) == ([id_page_key(1, 0), id_page_key(1, 1)], [])
+    owner: Any = None
+    found.committed(Request(owner, reclaimed=(id_page_key(1, 0), b"another")))
+    assert [*found.orphaned] == [id_page_key(1, 1)]
+    found.committed(Request(owner, reclaimed=(id_page_key(1, 1), b"another")))
+    assert next_keys(found) == ([], [])
+
+
+def test_the_keys_of_an_adopted_bucket_are_those_of_its_job() -> None:
+    adopted = replace(spaced(1, 2), built_from=10, id_pages=(IdPageRef(b"a" * 16, 1, 9, 40),))
+    found = tombstones(adopted, watermark=Position(9, 0))
+    assert next_keys(found) == ([], [manifest_key(1)])
+    commit(found)
+    assert not found.orphaned
 
 
 def test_only_what_is_committed_and_only_once_a_minute(buckets: list[Bucket]) -> None:

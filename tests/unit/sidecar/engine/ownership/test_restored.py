@@ -67,6 +67,7 @@ def test_the_furthest_job_wins_and_all_are_withdrawn() -> None:
         ([staged("j", 0, 50), staged("j", 51, 60)], "job j has staged cannot be used: there are gaps"),
         ([staged("j", 1, 50)], r"it covers \[1, 50\), and the delay topic holds \[0, 60\)"),
         ([staged("j", 0, 61)], r"it covers \[0, 61\), and the delay topic holds \[0, 60\)"),
+        ([staged("j", 0, 50), staged("j", 50, 61)], r"it covers \[0, 61\), and the delay topic holds \[0, 60\)"),
         ([staged("j", 0, 50, topic_id="other")], "it read a delay topic with another id than id"),
         ([staged("j", 0, 50, rules=Rules("d"))], "it decided by other rules than those of the configuration"),
         ([staged("j", 0, 50, restores=False)], "^$"),
