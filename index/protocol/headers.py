@@ -18,6 +18,10 @@ Where the delay topic allows it, further headers make the schedule recur (:mod:`
     deliver-times      so many times
     deliver-missed     after downtime "one" of the missed occurrences, or "all"
 
+Where the delay topic counts attempts, one more (:mod:`index.rules.retrying`)::
+
+    deliver-attempts-max  attempts of this record, 1 to 1000
+
 An *alias* is another header name with one of these roles, and with a unit of its own. With aliases the producers of
 another system migrate without a release. ``PRESETS`` holds such sets, taken from the documents and sources of those
 systems. One difference stays: etf1 and Karafka release without a key when no target key is given; this router keeps the
@@ -47,6 +51,9 @@ RESERVED: Final = RECURRING.union(CONTROL_PREFIX + name for name in ("cancel", "
 """Control headers of the contract that not every delay topic acts on. A delay topic that does not act on one rejects
 the record, because releasing it at once would contradict the request."""
 
+ATTEMPTS_MAX: Final = CONTROL_PREFIX + "attempts-max"
+"""Control header with the number of attempts of one record, where the delay topic counts attempts."""
+
 DELAY_DUE: Final = "delay-due"
 DELAY_SPREAD: Final = "delay-spread"
 DELAY_SOURCE: Final = "delay-source"
@@ -60,6 +67,13 @@ DELAY_ERROR_MESSAGE: Final = "delay-error-message"
 DELAY_REDRIVEN: Final = "delay-redriven"
 """Number of times that a rejected record was redriven. The tool that redrives it writes this header, and a router
 passes it on like a header of the user: a producer that makes it up only has its own record redriven less often."""
+
+DELAY_ATTEMPT: Final = "delay-attempt"
+DELAY_TARGET: Final = "delay-target"
+DELAY_ATTEMPTS_EXHAUSTED: Final = "delay-attempts-exhausted"
+RETRY: Final = frozenset((DELAY_ATTEMPT, DELAY_TARGET, DELAY_ATTEMPTS_EXHAUSTED, ATTEMPTS_MAX))
+"""Headers of retries. They mean nothing in a delay topic that counts no attempts: there the first three are headers of
+the user, which a consumer brings back with its record."""
 
 PROVENANCE: Final = frozenset(
     (

@@ -13,6 +13,13 @@ them::
     delay-occurrence        b"3"                  only of a recurring schedule: its number, from 1
     delay-series            b"orders.delay/3/17"  and topic/partition/offset of its first record
 
+A record whose attempts are counted (index.rules.retrying) has further headers, for each of its targets its own::
+
+    delay-attempt             b"3"       the number of this attempt; incoming headers of these names are dropped
+    delay-target              b"orders"  the target of this copy
+    delay-attempts-exhausted  b"8"       instead of both, in the dead-letter topic: how many were made; the incoming
+                                         headers of the other two names stay
+
 Rejected: all headers as they came, the two headers of an occurrence where the record is one, then ``delay-error``,
 ``delay-error-message`` and ``delay-source``. Incoming headers of these names stay as well; the router's are the last of
 their name, and Kafka's ``Headers.lastHeader`` returns the last.
@@ -22,11 +29,13 @@ Receipt of a control: all headers of the control as they came, then ``delay-sour
 Decision: ``delay-hops`` ends loops of delay topics that deliver to each other (index.protocol.readers.MAX_HOPS). Within
 one configuration such targets are refused; topics of other routers are not known by name. Routers remove headers that
 name a time, so a loop between routers alone names no time from its second round on. A record that an application
-schedules again, with all its headers, does name one. So only records without a time are counted, and retries have no
-limit.
+schedules again, with all its headers, does name one. So only records without a time are counted, and a consumer may
+send a record back as often as it likes, unless the delay topic counts attempts.
 """
 
 from index.protocol.headers import (
+    DELAY_ATTEMPT,
+    DELAY_ATTEMPTS_EXHAUSTED,
     DELAY_DUE,
     DELAY_ERROR,
     DELAY_ERROR_MESSAGE,
@@ -37,12 +46,15 @@ from index.protocol.headers import (
     DELAY_SOURCE,
     DELAY_SOURCE_TIMESTAMP,
     DELAY_SPREAD,
+    DELAY_TARGET,
+    RETRY,
     Headers,
     StrippedNames,
+    lowered,
 )
 from index.protocol.readers import read_hops
 from index.protocol.recurring import Occurrence
-from index.protocol.schedule import AT_ONCE, Rejection
+from index.protocol.schedule import AT_ONCE, Attempted, Rejection
 
 
 class ReleasedHeaders:
@@ -87,6 +99,22 @@ class ReleasedHeaders:
             hops = max((read_hops(raw or b"") for name, raw in headers if name == DELAY_HOPS), default=0)
             released.append((DELAY_HOPS, b"%d" % (hops + 1)))
         return released
+
+
+def attempt_headers(
+    released: list[tuple[str, bytes | None]], attempt: Attempted, target: str
+) -> list[tuple[str, bytes | None]]:
+    """Return the headers of a copy of a released record whose attempts are counted.
+
+    >>> attempt_headers([("delay-attempt", b"1"), ("trace", b"7")], Attempted(2), "orders")
+    [('trace', b'7'), ('delay-attempt', b'2'), ('delay-target', b'orders')]
+    """
+    if attempt.exhausted:
+        kept = [header for header in released if lowered(header[0]) != DELAY_ATTEMPTS_EXHAUSTED]
+        return [*kept, (DELAY_ATTEMPTS_EXHAUSTED, b"%d" % attempt.number)]
+    # The count of attempts ends loops, so hops need not.
+    kept = [header for header in released if header[0] != DELAY_HOPS and lowered(header[0]) not in RETRY]
+    return [*kept, (DELAY_ATTEMPT, b"%d" % attempt.number), (DELAY_TARGET, target.encode())]
 
 
 def spread_header(shift_ms: int) -> tuple[str, bytes | None]:

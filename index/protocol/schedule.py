@@ -47,6 +47,19 @@ class Rejection(NamedTuple):
     message: str
 
 
+class Attempted(NamedTuple):
+    """The count of attempts of a record, where its delay topic counts them (:mod:`index.rules.retrying`).
+
+    * ``number``: the number of this attempt, from 1; of an exhausted record the number of its last attempt.
+    * ``exhausted``: whether no attempt is left, so that the record goes to the dead-letter topic.
+    * ``jitter_ms``: how much sooner it may leave than its wait says.
+    """
+
+    number: int
+    exhausted: bool = False
+    jitter_ms: int = 0
+
+
 class Schedule(NamedTuple):
     """The request in a record: due time, targets, and changes to the record.
 
@@ -58,6 +71,7 @@ class Schedule(NamedTuple):
     * ``both_times``: whether a ``deliver-after`` was outranked by a ``deliver-at``.
     * ``expire_after_ms``: how late it may be released at most, 0 for no limit under any policy, or NO_EXPIRY.
     * ``shift_ms``: the part of ``due_ms`` that is the spread of its targets, see index.rules.spreading.
+    * ``attempt``: the count of its attempts; None where the delay topic counts none.
 
     >>> from index.rules.rules import Rules
     >>> rules = Rules(topic="orders.delay", default_target="orders", max_delay_ms=3_600_000)
@@ -75,6 +89,7 @@ class Schedule(NamedTuple):
     both_times: bool
     expire_after_ms: int = NO_EXPIRY
     shift_ms: int = 0
+    attempt: Attempted | None = None
 
     @property
     def asked_ms(self) -> int:

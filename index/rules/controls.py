@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from index.protocol.control_headers import NAMES
 from index.protocol.headers import (
+    ATTEMPTS_MAX,
     CONTROL_PREFIX,
     DELAY_HOPS,
     MAX_NAME_CHARS,
@@ -176,6 +177,8 @@ class ControlHeaders(dict[str, Control | None]):
         plain, shown = lowered(name), f"header {quoted(name.encode('utf-8', 'surrogatepass'))}"
         if plain in RECURRING:
             return f"{shown}: recurring schedules are off for this delay topic; its key recurring = true allows them"
+        if plain == ATTEMPTS_MAX:
+            return f"{shown}: this delay topic counts no attempts; its key retry makes it count them"
         known = sorted(each for each in self.aliases if each.startswith(CONTROL_PREFIX))
         meant = _MEANT.get(plain, "")
         if not meant and len(plain) <= _MAX_GUESSED_CHARS:

@@ -39,7 +39,7 @@ def decide_alike(
     ``columns`` has the header values of all records, by position; ``names`` has the name of each column. None means
     that the columns cannot show this, or contradict it: then each record has to be decided by itself.
     """
-    if not rules.enabled or rules.spreads or AT_ONCE in dues_ms:
+    if not rules.enabled or rules.spreads or rules.retry or AT_ONCE in dues_ms:
         # Records that a backfill has left to be rejected are at once as well.
         return None
     found: dict[HeaderRole, _Values] = {}
@@ -74,8 +74,8 @@ def decide_alike(
     ids: Iterable[bytes | None] = found.get(HeaderRole.ID, repeat(None))
     both_times = repeat(HeaderRole.AT in found and HeaderRole.AFTER in found)
     # It avoids a Python call for each record: this runs for every record that is released.
-    columns_of_schedule = zip(dues_ms, targets, partitions, keys, ids, both_times, lateness, repeat(0), strict=False)
-    return list(map(_new_tuple, repeat(Schedule), columns_of_schedule))
+    told = dues_ms, targets, partitions, keys, ids, both_times, lateness
+    return list(map(_new_tuple, repeat(Schedule), zip(*told, repeat(0), repeat(None), strict=False)))
 
 
 def _dues(found: dict[HeaderRole, _Values], timestamps_ms: Sequence[int], delay_ms: int) -> list[int]:

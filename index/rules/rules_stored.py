@@ -3,10 +3,11 @@
 A field of a later version is written only where it differs from its default, so older rules keep their bytes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final, TypeVar
 
 from index.protocol.headers import Alias, HeaderRole, Unit
+from index.rules.retrying import Retry
 from index.rules.targets import TargetRule
 
 RULES_VERSION: Final = 4
@@ -21,8 +22,17 @@ of other routers may be targets. Headers that a client has altered are taken as 
 
 KNOWN_VERSIONS: Final = (RULES_OF_0_1_0, RULES_VERSION)
 
+STORED_WITH_RETRY: Final = 5
+"""The version under which rules with a retry are stored. They have ``RULES_VERSION`` otherwise. A router that knows no
+retries refuses them by this number, and says that it must be upgraded."""
+
 MIN_PERIOD_MS: Final = 1_000
 """Default of ``min_period_ms``."""
+
+_LATER: Final = frozenset(
+    ("enabled", "at_once", "require_time", "ignores_unknown", "recurring", "min_period_ms", "delay_ms", "spread_ms")
+)
+"""Fields that are written only where they differ from their default."""
 
 _T = TypeVar("_T")
 
@@ -47,6 +57,7 @@ class StoredRules:
     * ``min_period_ms``: the shortest time between two occurrences of a schedule.
     * ``delay_ms``: delay of a record that names no time; 0: none.
     * ``spread_ms``: records due at one instant leave within this span after it, see index.rules.spreading; 0: at it.
+    * ``retry``: attempts are counted, see index.rules.retrying; None: they are not.
     """
 
     topic: str
@@ -65,6 +76,7 @@ class StoredRules:
     min_period_ms: int = MIN_PERIOD_MS
     delay_ms: int = 0
     spread_ms: int = 0
+    retry: Retry | None = None
 
     @property
     def are_of_0_1_0(self) -> bool:
@@ -81,36 +93,25 @@ def plain_of(rules: StoredRules) -> dict[str, Any]:
         "forbidden_targets": sorted(rules.forbidden_targets),
         "max_delay_ms": rules.max_delay_ms,
         "topic": rules.topic,
-        "version": rules.version,
+        "version": rules.version if rules.retry is None else STORED_WITH_RETRY,
     }
-    if not rules.enabled:
-        plain["enabled"] = False
-    if rules.at_once:
-        plain["at_once"] = True
     if rules.target_rules:
         # A rule without a spread has three values, as in rules of earlier versions.
         plain["target_rules"] = [rule if rule.spread_ms is not None else rule[:3] for rule in rules.target_rules]
-    if rules.require_time:
-        plain["require_time"] = True
-    if rules.ignores_unknown:
-        plain["ignores_unknown"] = True
-    if rules.recurring:
-        plain["recurring"] = True
-    if rules.min_period_ms != MIN_PERIOD_MS:
-        plain["min_period_ms"] = rules.min_period_ms
-    if rules.delay_ms:
-        plain["delay_ms"] = rules.delay_ms
-    if rules.spread_ms:
-        plain["spread_ms"] = rules.spread_ms
-    return plain
+    if rules.retry is not None:
+        plain["retry"] = rules.retry.plain()
+    later = {each.name: each.default for each in fields(StoredRules) if each.name in _LATER}
+    return plain | {name: value for name in later if (value := getattr(rules, name)) != later[name]}
 
 
 def fields_of(plain: dict[str, Any]) -> dict[str, Any]:
     """Read the fields of rules from the output of ``plain_of``; raise ValueError, TypeError or LookupError."""
     version = plain["version"]
     # JSON's true would pass for 1.
-    if type(version) is not int or version not in KNOWN_VERSIONS:
-        raise ValueError(f"they have version {version!r}, and this program knows only {_known()}; upgrade the router")
+    if type(version) is not int or version not in {*KNOWN_VERSIONS, STORED_WITH_RETRY}:
+        known = f"{_known()}, {STORED_WITH_RETRY}"
+        raise ValueError(f"they have version {version!r}, and this program knows only {known}; upgrade the router")
+    retry = plain["retry"] if version == STORED_WITH_RETRY else None
     return {
         "enabled": _typed(plain.get("enabled", True), bool),
         "at_once": _typed(plain.get("at_once", False), bool),
@@ -121,7 +122,8 @@ def fields_of(plain: dict[str, Any]) -> dict[str, Any]:
         "delay_ms": _typed(plain.get("delay_ms", 0), int),
         "spread_ms": _typed(plain.get("spread_ms", 0), int),
         "target_rules": tuple(_target_rule(*rule) for rule in plain.get("target_rules", ())),
-        "version": version,
+        "retry": None if retry is None else _retry(**retry),
+        "version": version if retry is None else RULES_VERSION,
         "topic": _typed(plain["topic"], str),
         "default_target": _typed(plain["default_target"], str),
         "allowed_targets": tuple(_typed(name, str) for name in plain["allowed_targets"]),
@@ -135,7 +137,8 @@ def fields_of(plain: dict[str, Any]) -> dict[str, Any]:
 
 def differing(one: StoredRules, other: StoredRules) -> tuple[str, ...]:
     """Return the names of the fields, as they are stored, in which the rules differ."""
-    before, after = plain_of(one), plain_of(other)
+    # With and without a retry the number under which they are stored differs, which is no difference in itself.
+    before, after = ({**plain_of(rules), "version": rules.version} for rules in (one, other))
     return tuple(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))
 
 
@@ -153,6 +156,12 @@ def _target_rule(target: object, max_delay_ms: object, enabled: object, spread_m
     limit_ms = None if max_delay_ms is None else _typed(max_delay_ms, int)
     span_ms = None if spread_ms is None else _typed(spread_ms, int)
     return TargetRule(_typed(target, str), limit_ms, _typed(enabled, bool), span_ms)
+
+
+def _retry(dead_letter: object, **numbers: object) -> Retry:
+    return Retry(
+        **{name: _typed(number, int) for name, number in numbers.items()}, dead_letter=_typed(dead_letter, str)
+    )
 
 
 def _typed(value: object, kind: type[_T]) -> _T:

@@ -7,7 +7,8 @@ delay topic:
 1. never: names starting with ``__``, every topic of the router, and every name that the topics of any router beside a
    delay topic may have (``SCHEME``), even where it is allowed: a record released into one of those would loop, or be
    taken for state;
-2. always: the delay topic's own ``default_target``, which is the operator's choice too;
+2. always: the delay topic's own ``default_target``, which is the operator's choice too, and at release its
+   ``dead_letter``, which no record may name unless it is allowed;
 3. else: names matched in full by an entry of ``allowed_targets``, in which ``*`` stands for any characters, none
    included, and every other character, ``.`` too, for itself. Without entries only the default target is left.
 
@@ -102,7 +103,7 @@ class TargetPolicy:
     Without ``refuses_scheme`` the first rule is that of 0.1.0, which knows only the router's own topics.
     """
 
-    __slots__ = ("_allowed", "_default", "_forbidden", "_refuses_scheme")
+    __slots__ = ("_allowed", "_forbidden", "_own", "_refuses_scheme")
 
     def __init__(
         self,
@@ -111,10 +112,11 @@ class TargetPolicy:
         forbidden_targets: Iterable[str],
         *,
         refuses_scheme: bool = True,
+        dead_letter: str = "",
     ) -> None:
-        """Check names and patterns; raise ValueError when one is illegal or the default target can never be one."""
+        """Check names and patterns; raise ValueError when one is illegal or can never be a target."""
         self._refuses_scheme = refuses_scheme
-        self._default = default_target
+        self._own = {default_target, dead_letter}
         self._allowed = tuple(allowed_targets)
         self._forbidden = frozenset(forbidden_targets)
         for pattern in self._allowed:
@@ -122,8 +124,9 @@ class TargetPolicy:
                 raise ValueError(f"allowed_targets {pattern!r}: {problem}")
             if refuses_scheme and (problem := of_scheme(pattern)):
                 raise ValueError(f"allowed_targets {pattern!r}: {problem}")
-        if default_target and (problem := self.refusal(default_target)):
-            raise ValueError(f"default_target {default_target!r}: {problem}")
+        for key, name in (("default_target", default_target), ("dead_letter", dead_letter)):
+            if name and (problem := self.refusal(name)):
+                raise ValueError(f"{key} {name!r}: {problem}")
 
     def refusal(self, name: str) -> str | None:
         """Say why nothing may be released to this topic, or None when it may."""
@@ -135,7 +138,7 @@ class TargetPolicy:
             return "a delay, state, snapshot, backfill or rejected topic of the router is never a target"
         if self._refuses_scheme and (problem := of_scheme(name)):
             return problem
-        if name == self._default or any(matches(pattern, name) for pattern in self._allowed):
+        if name in self._own or any(matches(pattern, name) for pattern in self._allowed):
             return None
         return "not in allowed_targets of this delay topic"
 

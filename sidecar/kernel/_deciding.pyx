@@ -32,7 +32,7 @@ cdef extern from "Python.h":
         allocfunc tp_alloc
 
 # Revision of the arguments and results of this module; choice.py has the same number.
-REVISION = 10
+REVISION = 11
 
 cdef enum:
     MAX_NAME_BYTES = 256
@@ -51,7 +51,7 @@ cdef enum:
     PACKED_BYTES = 65536
     # Number of fields of the namedtuples.
     RECORD_FIELDS = 4
-    SCHEDULE_FIELDS = 8
+    SCHEDULE_FIELDS = 9
     SCHEDULED_FIELDS = 3
     PACKED_FIELDS = 5
 
@@ -472,6 +472,8 @@ cdef class Decider(Judge):
         _set(schedule, 6, seen.expire_ms)
         # Rules with a spread are left to Python, so the spread is 0.
         _set(schedule, 7, 0)
+        # And so are rules that count attempts.
+        _set(schedule, 8, None)
         _set(record, 0, key)
         _set(record, 1, value)
         _set(record, 2, given)

@@ -22,7 +22,7 @@ from sidecar.kernel._given cimport content_of, number_of, text_of
 from sidecar.kernel._notations cimport Bytes
 
 # Revision of the arguments and results of this module; choice.py has the same number.
-REVISION = 10
+REVISION = 11
 
 ctypedef int (*ProduceFunction)(void *client, ...) noexcept nogil
 ctypedef void *(*HeadersNewFunction)(size_t count) noexcept nogil
@@ -215,8 +215,9 @@ cdef class Writer:
         if not isinstance(payload[0], tuple) or not isinstance(payload[2], tuple):
             return False
         schedule, record = <tuple>payload[0], <tuple>payload[2]
-        # A record with a spread has another header and another due time, which Python computes.
-        if len(schedule) != 8 or schedule[7] != 0 or len(record) != 4:
+        # A record with a spread has another header and another due time, and one whose attempts are counted has other
+        # headers for each target; Python computes them.
+        if len(schedule) != 9 or schedule[7] != 0 or schedule[8] is not None or len(record) != 4:
             return False
         key = record[0] if schedule[3] is self.keep_key else schedule[3]
         if not (

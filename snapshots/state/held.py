@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple
 
 from index.errors import FormatError
 from index.protocol.record import Record
-from index.protocol.schedule import KEEP_KEY, Schedule
+from index.protocol.schedule import KEEP_KEY, Attempted, Schedule
 from snapshots.envelope import Kind, key_text, unwrap, wrap
 
 HELD_PREFIX: Final = b"held/"
@@ -70,6 +70,8 @@ def encode_held(entry: HeldEntry) -> list[tuple[bytes, bytes]]:
     }
     if schedule.shift_ms:
         plain["shift_ms"] = schedule.shift_ms
+    if schedule.attempt is not None:
+        plain["attempt"] = schedule.attempt
     head, value = json.dumps(plain).encode(), record.value or b""
     count = -(-(_HEAD.size + len(head) + len(value)) // MAX_PART_BYTES)
     body = _HEAD.pack(count, len(head)) + head + value
@@ -116,6 +118,7 @@ def _decode_one(offset: int, parts: dict[int, bytes]) -> HeldEntry:
             bool(plain["both_times"]),
             int(plain["expire_after_ms"]),
             int(plain.get("shift_ms", 0)),
+            _attempt(*plain["attempt"]) if "attempt" in plain else None,
         )
         headers = tuple((str(name), _bytes(content)) for name, content in plain["headers"])
         value = body[_HEAD.size + length :] if plain["has_value"] else None
@@ -123,6 +126,10 @@ def _decode_one(offset: int, parts: dict[int, bytes]) -> HeldEntry:
     except (ValueError, TypeError, LookupError, OverflowError, RecursionError, struct.error) as error:
         raise FormatError(f"held record of offset {offset} in the state topic cannot be read: {error}") from error
     return HeldEntry(offset, schedule, record, len(parts))
+
+
+def _attempt(number: int, exhausted: bool, jitter_ms: int) -> Attempted:
+    return Attempted(int(number), bool(exhausted), int(jitter_ms))
 
 
 def _place(key: bytes) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from index.pending.pending import Entry
 from index.protocol.headers import StrippedNames
 from index.protocol.released_headers import (
     ReleasedHeaders,
+    attempt_headers,
     receipt_headers,
     rejected_headers,
     series_headers,
@@ -69,13 +70,15 @@ class PartitionWriter:
             return
         mode, own_modes = transaction.timestamps
         modes = {None: _MODES[mode]} | {target: _MODES[own] for target, own in own_modes.items()}
-        listed, place, polled = list(transaction.released), 0, 0
+        listed, place, polled, left = list(transaction.released), 0, 0, 1
         while place < len(listed):
-            # Python repeats the record that the kernel failed at: it waits if the queue is full, or raises the error.
+            # Python repeats the record at which the kernel failed: it waits if the queue is full, or raises the error.
             after, _ = self._native.release(listed, place, POLL_EVERY, modes)
             if after < min(place + POLL_EVERY, len(listed)):
-                self.release(transaction, listed[after : after + 1])
-                after += 1
+                # A record of another form is often followed by more of that form: the kernel is tried ever more rarely.
+                left = min(2 * left, POLL_EVERY) if after == place else 1
+                self.release(transaction, listed[after : after + left])
+                after += left
             place = after
             if place - polled >= POLL_EVERY:
                 self.producer.poll(0)
@@ -92,7 +95,7 @@ class PartitionWriter:
         for due_ms, offset, (schedule, _, record) in entries:
             assert record is not None, f"offset {offset} was not re-read"
             key, value, headers, timestamp_ms = record
-            _, targets, partition, own_key, deliver_id, _, _, shift_ms = schedule
+            _, targets, partition, own_key, deliver_id, _, _, shift_ms, attempt = schedule
             due_ms -= shift_ms  # noqa: PLW2901 -- the requested time
             if own_key is not KEEP_KEY:
                 key = own_key
@@ -106,10 +109,11 @@ class PartitionWriter:
             for target in targets:
                 own = target in own_modes
                 at_ms = _timestamp(own_modes[target], due_ms, timestamp_ms) if own else timestamp
+                copied = released if attempt is None else attempt_headers(released, attempt, target)
                 try:
-                    produce(target, value, key, partition, on_delivery, None, at_ms, released)
+                    produce(target, value, key, partition, on_delivery, None, at_ms, copied)
                 except BufferError:
-                    self._produce(target, value, key, partition, released, at_ms, on_delivery)
+                    self._produce(target, value, key, partition, copied, at_ms, on_delivery)
             left -= 1
             if not left:
                 self.producer.poll(0)

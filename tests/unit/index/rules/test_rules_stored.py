@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from index.errors import FormatError
 from index.protocol.headers import PRESETS, Alias, HeaderRole, Unit
 from index.protocol.times import INT64_MAX
+from index.rules.retrying import Retry
 from index.rules.rules import Rules
-from index.rules.rules_stored import KNOWN_VERSIONS
+from index.rules.rules_stored import KNOWN_VERSIONS, differing
 from index.rules.targets import TargetRule
 
 RULES = Rules(
@@ -22,6 +23,7 @@ RULES = Rules(
     max_delay_ms=604_800_000,
     forbidden_targets=frozenset({"orders.rejected"}),
 )
+RETRY = Retry(1_000, 2_000, 3_600_000, 100, 8, "orders.dlq")
 
 
 @pytest.mark.parametrize(
@@ -41,6 +43,20 @@ RULES = Rules(
         ({"version": 2, "delay_ms": 1}, "version 2 does not know .*recurring and delay_ms"),
         ({"delay_ms": -1}, "delay_ms -1: expected 0"),
         ({"min_period_ms": 0}, "min_period_ms 0: expected 1"),
+        ({"version": 2, "retry": RETRY}, "version 2 does not know retry"),
+        ({"retry": RETRY._replace(first_ms=0)}, "retry: first_ms 0: expected 1"),
+        ({"retry": RETRY._replace(factor=999)}, "retry: factor 999: expected 1000"),
+        ({"retry": RETRY._replace(max_ms=999)}, "retry: max_ms 999: expected 1000"),
+        ({"retry": RETRY._replace(jitter=1_001)}, "retry: jitter 1001: expected 0 to 1000"),
+        ({"retry": RETRY._replace(attempts=1_001)}, "retry: attempts 1001: expected 0 to 1000"),
+        ({"retry": RETRY._replace(dead_letter="")}, "retry: dead_letter: records without an attempt left"),
+        ({"retry": RETRY._replace(dead_letter="orders")}, "dead_letter 'orders' is the default_target"),
+        ({"retry": RETRY._replace(dead_letter="orders.rejected")}, "dead_letter 'orders.rejected': a delay, state"),
+        ({"retry": RETRY._replace(dead_letter="x.rejected")}, "dead_letter 'x.rejected': topics whose names end"),
+        ({"retry": RETRY._replace(max_ms=604_800_001)}, "retry: max_ms 604800001 is over max_delay_ms 604800000"),
+        ({"retry": RETRY, "recurring": True}, "retry: it excludes recurring"),
+        ({"retry": RETRY, "delay_ms": 1}, "retry: it excludes delay"),
+        ({"retry": RETRY, "aliases": (Alias("Delay-Target", HeaderRole.TO),)}, "alias 'Delay-Target': retries give"),
         ({"default_target": "x.delay-backfill"}, "default_target 'x.delay-backfill'"),
         ({"allowed_targets": ("*.receipts",)}, "allowed_targets '\\*.receipts'"),
         ({"target_rules": (TargetRule("a"), TargetRule("a", 1))}, "target_rules: 'a' is named twice"),
@@ -78,6 +94,8 @@ def test_rules_that_mean_the_same_are_equal_and_have_the_same_json() -> None:
         {"spread_ms": 10},
         {"target_rules": (TargetRule("a", spread_ms=0),)},
         {"ignores_unknown": True},
+        {"retry": RETRY},
+        {"retry": RETRY._replace(jitter=0)},
     ],
     ids=lambda change: next(iter(change)),
 )
@@ -133,6 +151,52 @@ def test_the_json_is_what_is_stored_in_the_state_topic() -> None:
         b'"max_delay_ms":5,"spread_ms":30000,"target_rules":[["a",null,true,0],["b",5,true]],"topic":"d","version":4}'
     )
     assert Rules.from_json(spreading.to_json()) == spreading
+    retrying = replace(rules, max_delay_ms=0, retry=RETRY)
+    assert retrying.to_json() == (
+        b'{"aliases":[["x","at","s"]],"allowed_targets":["a","b.*"],"default_target":"t","forbidden_targets":["d","r"],'
+        b'"max_delay_ms":0,"retry":{"attempts":8,"dead_letter":"orders.dlq","factor":2000,"first_ms":1000,"jitter":100,'
+        b'"max_ms":3600000},"topic":"d","version":5}'
+    )
+    assert Rules.from_json(retrying.to_json()) == retrying
+
+
+def test_rules_that_count_no_attempts_are_as_if_there_was_no_retry() -> None:
+    off = replace(RULES, retry=RETRY._replace(attempts=0, dead_letter=""))
+    assert off == RULES
+    assert off.to_json() == RULES.to_json()
+
+
+def test_the_difference_that_a_retry_makes_is_the_retry_alone() -> None:
+    assert differing(RULES, replace(RULES, retry=RETRY)) == ("retry",)
+    assert differing(RULES, replace(RULES, version=2)) == ("version",)
+
+
+@pytest.mark.parametrize(
+    ("sound", "damaged"),
+    [
+        (b'"version":5', b'"version":4'),
+        (b'"attempts":8', b'"attempts":0'),
+        (b'"attempts":8', b'"attempts":true'),
+        (b'"attempts":8,', b""),
+        (b'"attempts":8', b'"attempts":8,"beyond":1'),
+        (b'"dead_letter":"orders.dlq"', b'"dead_letter":5'),
+        (b'"dead_letter":"orders.dlq"', b'"dead_letter":"__x"'),
+        (b'"factor":2000', b'"factor":2.0'),
+        (b'"retry":{', b'"retry":[{'),
+    ],
+)
+def test_a_retry_that_is_damaged_or_of_a_later_version_is_refused(sound: bytes, damaged: bytes) -> None:
+    stored = replace(RULES, retry=RETRY).to_json()
+    assert sound in stored
+    with pytest.raises(FormatError):
+        Rules.from_json(stored.replace(sound, damaged))
+
+
+def test_no_retry_is_stored_under_the_version_of_retries() -> None:
+    with pytest.raises(FormatError):
+        Rules.from_json(_stored(version=5))
+    with pytest.raises(FormatError):
+        Rules.from_json(_stored(version=5, retry=None))
 
 
 @pytest.mark.parametrize(
@@ -221,8 +285,8 @@ def test_stored_rules_that_cannot_be_trusted_are_refused(stored: bytes) -> None:
 
 
 def test_rules_of_another_version_are_named_as_such() -> None:
-    with pytest.raises(FormatError, match=f"version {KNOWN_VERSIONS[-1] + 1}, and this program knows only 2, 4"):
-        Rules.from_json(json.dumps({"version": KNOWN_VERSIONS[-1] + 1, "new": "field"}).encode())
+    with pytest.raises(FormatError, match="version 6, and this program knows only 2, 4, 5; upgrade the router"):
+        Rules.from_json(json.dumps({"version": 6, "new": "field"}).encode())
 
 
 @given(stored=st.binary(max_size=60) | st.recursive(st.none() | st.integers() | st.text(max_size=4), st.lists).map(

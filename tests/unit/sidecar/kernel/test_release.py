@@ -19,7 +19,7 @@ from index.pending.progress import Position, Progress
 from index.protocol.headers import MAX_REMEMBERED, NATIVE, StrippedNames
 from index.protocol.record import Record
 from index.protocol.recurring import Occurrence
-from index.protocol.schedule import AT_ONCE, BY_KEY, KEEP_KEY, NO_EXPIRY, Schedule
+from index.protocol.schedule import AT_ONCE, BY_KEY, KEEP_KEY, NO_EXPIRY, Attempted, Schedule
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.payload.records import Scheduled
 from sidecar.engine.release.transaction import Timestamps, Transaction
@@ -63,6 +63,7 @@ _schedules = st.builds(
     st.booleans(),
     st.just(NO_EXPIRY),
     st.sampled_from([0, 0, 0, 1]),
+    st.sampled_from([None, None, None, Attempted(2), Attempted(8, exhausted=True)]),
 )
 _dues = st.sampled_from([AT_ONCE, 1, DUE_MS, 2**60])
 _entries = st.lists(

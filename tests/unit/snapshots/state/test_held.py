@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from index.errors import FormatError
 from index.pending.progress import Position, Progress
 from index.protocol.record import Record
-from index.protocol.schedule import KEEP_KEY, Schedule
+from index.protocol.schedule import KEEP_KEY, Attempted, Schedule
 from index.rules.rule_history import RuleHistory
 from index.rules.rules import Rules
 from snapshots.envelope import Kind, wrap
@@ -74,6 +74,14 @@ def test_how_much_later_it_was_to_leave_is_kept_where_it_was_spread() -> None:
     assert decode_held([(key, stored)]) == (spread,)
     assert b'"shift_ms": 18541' in stored
     assert b"shift_ms" not in golden("held-v1.bin")
+
+
+@pytest.mark.parametrize("attempt", [Attempted(3, jitter_ms=50), Attempted(8, exhausted=True)])
+def test_the_count_of_its_attempts_is_kept_where_attempts_are_counted(attempt: Attempted) -> None:
+    counted = GOLDEN._replace(schedule=GOLDEN.schedule._replace(attempt=attempt))
+    ((key, stored),) = encode_held(counted)
+    assert decode_held([(key, stored)]) == (counted,)
+    assert b"attempt" not in encode_held(GOLDEN)[0][1]
 
 
 def test_damage_under_a_right_checksum_is_refused_or_read(rng: random.Random) -> None:
