@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 from index.buckets.bucket_rules import PlacementRule, SealRules
 from index.errors import ConfigError
 from index.protocol.headers import PRESETS, Alias, HeaderRole, Unit
+from index.rules.retrying import Retry, thousandths
 from index.rules.rules import Rules
 from index.rules.targets import INTERNAL_PREFIX
 
@@ -196,6 +197,7 @@ def _delay_topic(table: Mapping[str, Any], forbidden: frozenset[str]) -> DelayTo
         min_period_ms=_quantity(table, "min_period", _DURATION_MS, "1s"),
         delay_ms=_quantity(table, "delay", _DURATION_MS, "0"),
         spread_ms=_quantity(table, "spread", _DURATION_MS, "0"),
+        retry=_retry(_table(table, "retry")),
     )
     seal_rules = SealRules(
         time_step_ms=_quantity(table, "time_step", _DURATION_MS, "5m"),
@@ -204,6 +206,19 @@ def _delay_topic(table: Mapping[str, Any], forbidden: frozenset[str]) -> DelayTo
         placement=_placement(table.get("placement", "auto")),
     )
     return DelayTopic(rules, state, snapshots, rejected, backfill, receipts, seal_rules)
+
+
+def _retry(table: Mapping[str, Any]) -> Retry | None:
+    if not table.get("attempts", 0):
+        return None
+    return Retry(
+        _quantity(table, "first", _DURATION_MS, "1s"),
+        thousandths(table.get("factor", 2)),
+        _quantity(table, "max", _DURATION_MS, "1h"),
+        thousandths(table.get("jitter", 0)),
+        int(table["attempts"]),
+        table.get("dead_letter", ""),
+    )
 
 
 def _placement(text: str) -> PlacementRule:

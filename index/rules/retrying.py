@@ -33,6 +33,7 @@ decide otherwise than the router before. The jitter comes from the offset, like 
 but from another sequence, so that the two never cancel out.
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
@@ -70,6 +71,7 @@ ONE: Final = 1_000
 MAX_FACTOR: Final = 100 * ONE
 
 _READ: Final = frozenset((DELAY_ATTEMPT, DELAY_TARGET, ATTEMPTS_MAX))
+_MOST: Final = 1_000_000
 _LONGEST_NAME: Final = max(map(len, _READ))
 _APPLIED_TO_TARGET: Final = frozenset(
     (HeaderRole.AT, HeaderRole.AFTER, HeaderRole.TO, HeaderRole.PARTITION, HeaderRole.EXPIRE)
@@ -106,7 +108,7 @@ class Retry(NamedTuple):
         for name, number, least, most in (
             ("first_ms", self.first_ms, 1, INT64_MAX),
             ("factor", self.factor, ONE, MAX_FACTOR),
-            ("max_ms", self.max_ms, self.first_ms, INT64_MAX),
+            ("max_ms", self.max_ms, 1, INT64_MAX),
             ("jitter", self.jitter, 0, ONE),
             ("attempts", self.attempts, 0, MAX_ATTEMPTS),
         ):
@@ -114,6 +116,18 @@ class Retry(NamedTuple):
                 raise ValueError(f"retry: {name} {number}: expected {least} to {most}")
         if not self.dead_letter and self.attempts:
             raise ValueError("retry: dead_letter: records without an attempt left need a topic; name one")
+
+
+def thousandths(raw: object) -> int:
+    """Return a number in thousandths, rounded; raise ValueError for any other value.
+
+    >>> thousandths(2), thousandths(0.1), thousandths(1.0006)
+    (2000, 100, 1001)
+    """
+    # Python counts true as 1. The comparison also refuses the numbers inf and nan, which TOML has.
+    if isinstance(raw, bool) or not isinstance(raw, int | float) or not -_MOST <= raw <= _MOST:
+        raise ValueError("a number is needed, as in 2 or 0.25")
+    return round(raw * ONE)
 
 
 @lru_cache(maxsize=256)
@@ -133,6 +147,19 @@ def wait_ms(retry: Retry, number: int) -> int:
     """Return the wait of an attempt; its number begins with 1."""
     waits = waits_ms(retry)
     return waits[min(number, len(waits)) - 1]
+
+
+def ladder(retry: Retry) -> Iterator[tuple[int, int, int, int]]:
+    """Yield each attempt: its number, the shortest and the longest wait, and the sum of the longest waits so far.
+
+    >>> list(ladder(Retry(1_000, 2_000, 3_000, 100, 3, "dlq")))
+    [(1, 900, 1000, 1000), (2, 1800, 2000, 3000), (3, 2700, 3000, 6000)]
+    """
+    total_ms = 0
+    for number in range(1, retry.attempts + 1):
+        most_ms = wait_ms(retry, number)
+        total_ms += most_ms
+        yield number, most_ms - most_ms * retry.jitter // ONE, most_ms, total_ms
 
 
 def sooner(schedule: Schedule, timestamp_ms: int, offset: int) -> Schedule:

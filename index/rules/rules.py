@@ -274,20 +274,17 @@ class Rules(StoredRules):
         retry.refuse_impossible()
         if not retry.attempts:
             return None
-        for name in ("recurring", "delay_ms"):
-            if getattr(self, name):
-                raise ValueError(f"retry: it excludes {name.removesuffix('_ms')}; use another delay topic for that")
+        if self.recurring:
+            raise ValueError("retry and recurring exclude each other; use a delay topic of its own for each")
         if retry.dead_letter == self.default_target:
-            raise ValueError(f"retry: dead_letter {retry.dead_letter!r} is the default_target, which has given up")
-        if 0 < self.max_delay_ms < retry.max_ms:
-            raise ValueError(f"retry: max_ms {retry.max_ms} is over max_delay_ms {self.max_delay_ms}")
+            raise ValueError(f"retry: dead_letter {retry.dead_letter!r} is the default_target, whose consumer gave up")
         named = next((alias.name for alias in self.aliases if lowered(alias.name) in RETRY), "")
         if named:
             raise ValueError(f"alias {named!r}: retries give this name a meaning; choose another")
         return retry
 
     def _retrying_by(self, retry: Retry) -> Retrying:
-        plain = replace(self, retry=None)
+        plain = replace(self, retry=None, delay_ms=0)
         dead = replace(plain, default_target=retry.dead_letter, require_time=False)
         return Retrying(retry, plain, dead)
 

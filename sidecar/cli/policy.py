@@ -14,6 +14,7 @@ from sidecar.policies.policy import DEFAULT, KEYS, Scope, ScopeKind
 _LISTS: Final = frozenset({"allowed_targets"})
 _WORDS: Final = {"true": True, "false": False}
 _SWITCHES: Final = frozenset({"enabled", "paused", "drained"})
+_TABLES: Final = frozenset({"retry"})
 _NUMBERS: Final = frozenset({"records_per_second"})
 
 
@@ -151,7 +152,16 @@ def parsed(text: str) -> tuple[str, object]:
         return key, [each.strip() for each in raw.split(",") if each.strip()]
     if key in _SWITCHES:
         return key, _WORDS.get(raw.lower(), raw)
+    if key in _TABLES:
+        return key, _json_table(key, raw)
     return key, int(raw) if key in _NUMBERS and raw.isascii() and raw.isdigit() else raw
+
+
+def _json_table(key: str, raw: str) -> object:
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        raise click.BadParameter(f"""{key}: a table as JSON is needed, as in '{{"attempts": 0}}'""") from None
 
 
 def shown_value(value: object) -> str:

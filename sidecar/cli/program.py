@@ -92,13 +92,14 @@ LATER: Final = (
     Later("drain", "operations:drain_command", "Seal all partitions of a topic and give them up."),
     Later("undrain", "operations:undrain_command", "Serve the partitions of a delay topic again."),
     Later("rejected", "rejected:rejected_group", "Show rejected records, and drive them again."),
+    Later("retries", "topics:retries_group", "Explain the waits of a delay topic that counts attempts."),
     Later("policy", "policy:policy_group", "Show and change the settings of running routers."),
 )
 """Commands, with the line that ``--help`` and a completion show for each."""
 
 SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "Try it": ("dev", "demo"),
-    "Set up and run": ("init", "check", "run", "config", "completion"),
+    "Set up and run": ("init", "check", "run", "config", "retries", "completion"),
     "Records": ("send", "schedules", "find", "lookup", "cancel", "move", "rejected"),
     "Watch and steer": ("status", "pending", "policy", "pause", "resume", "drain", "undrain"),
     "Damage": ("verify", "start-over", "end-transaction"),

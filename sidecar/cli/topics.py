@@ -1,4 +1,4 @@
-"""The commands about topics: ``init``, ``check``, ``verify``, ``start-over`` and ``end-transaction``."""
+"""The commands about topics: ``init``, ``check``, ``retries``, ``verify``, ``start-over`` and ``end-transaction``."""
 
 import shlex
 import sys
@@ -9,16 +9,18 @@ from typing import Final
 
 import click
 
-from index.errors import DelayRouterError
+from index.errors import ConfigError, DelayRouterError
+from index.rules.retrying import ladder
 from sidecar.cli.options import DONE, FAILED, WRONG_USAGE, config_option, examples, exit_code, fail, json_option, load
 from sidecar.cli.output import print_findings, print_json, print_table
-from sidecar.cli.side import complete_topics
+from sidecar.cli.side import complete_topics, topic_argument
 from sidecar.cluster.rights import acls, acls_jobs, strimzi
 from sidecar.cluster.topics import init as initialisation
 from sidecar.cluster.topics import reach
 from sidecar.cluster.topics import start_over as starting_over
 from sidecar.cluster.topics.findings import Level
 from sidecar.config.model import Config
+from sidecar.durations import spoken_duration
 from sidecar.kafka.client.admin import parse_place
 from sidecar.kafka.client.commands import ANY_ROUTER, principal_of
 from sidecar.kafka.doubts import ending
@@ -325,3 +327,34 @@ def _show_transaction(command: ending.EndTransaction, partition: str, bootstrap:
         return
     for line in shown.lines(partition, command.transactional_id, bootstrap):
         click.echo(line)
+
+
+@click.group("retries")
+def retries_group() -> None:
+    """Explain the retries of delay topics."""
+
+
+@retries_group.command("explain", epilog=examples("retries explain orders.retry"))
+@topic_argument()
+@config_option
+@json_option
+def explain_command(topic: str, config_file: Path | None, *, as_json: bool) -> None:
+    """Print each attempt of a record, its wait, and the time since the first failure.
+
+    The configuration decides; a policy may set another retry (delay-router policy get TOPIC).
+    """
+    retry = load(config_file).require_delay_topic(topic).retry.rule
+    if retry is None:
+        raise ConfigError(f"{topic} counts no attempts; its key retry makes it count them")
+    rows = list(ladder(retry))
+    if as_json:
+        keys = ("attempt", "at_least_ms", "wait_ms", "total_ms")
+        attempts = [dict(zip(keys, row, strict=True)) for row in rows]
+        print_json({"topic": topic, "attempts": attempts, "dead_letter": retry.dead_letter})
+        return
+    shown = [
+        (str(number), spoken_duration(most), spoken_duration(least) if retry.jitter else "", spoken_duration(total))
+        for number, least, most, total in rows
+    ]
+    print_table(("attempt", "wait", "at least", "total"), shown, folding=())
+    click.echo(f"then: {retry.dead_letter}, at once, with delay-attempts-exhausted: {retry.attempts}")

@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
+from pydantic import Field, StrictBool, model_validator
 
 from index.buckets.bucket_rules import SealRules
 from index.protocol.headers import PRESETS, Alias, HeaderRole, Unit
+from sidecar.config.retry import NO_RETRY, RetryConfig
+from sidecar.config.section import Section
 from sidecar.config.units import Count, DurationMs, SizeBytes, format_duration
 from sidecar.config.value_types import OptionalTopicName, TargetPattern, TopicName
 
@@ -17,12 +19,6 @@ HOW_TO_DELIVER: Final = "delay-router init --deliver-existing"
 
 MAX_SEGMENTS_SEALED: Final = 5_000
 """Most segments of one sealed bucket; a manifest holds 20,000, and a merge joins four buckets."""
-
-
-class Section(BaseModel):
-    """A frozen section of the configuration that refuses undeclared keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
 
 
 class AliasConfig(Section):
@@ -140,6 +136,11 @@ class DelayTopicConfig(Section):
         description="Shortest time between two occurrences of a recurring schedule; a schedule with a shorter one is "
         "rejected.",
     )
+    retry: RetryConfig = Field(
+        NO_RETRY,
+        description="Count the attempts of each record: it comes back after a wait that grows with each attempt, and"
+        " after the last one it goes to the dead-letter topic. Its keys are below.",
+    )
     placement: Literal["inline", "pointer", "auto"] = Field(
         "auto",
         description="Where snapshots keep the payload: in the segment (inline), in the delay topic only (pointer), or "
@@ -187,6 +188,24 @@ class DelayTopicConfig(Section):
             raise ValueError(
                 f"delay = {format_duration(self.delay_ms)} is over max_delay = {format_duration(self.max_delay_ms)}:"
                 " each record without a time would be rejected; raise max_delay"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _retry_alone(self) -> Self:
+        if not self.retry.attempts:
+            return self
+        if self.recurring or self.delay_ms:
+            other = "recurring" if self.recurring else "delay"
+            raise ValueError(f"retry and {other} exclude each other; use a delay topic of its own for each")
+        if self.retry.max_ms < self.retry.first_ms:
+            first, most = format_duration(self.retry.first_ms), format_duration(self.retry.max_ms)
+            raise ValueError(f"retry.max = {most} is below retry.first = {first}; raise retry.max")
+        if 0 < self.max_delay_ms < self.retry.max_ms:
+            most, limit = format_duration(self.retry.max_ms), format_duration(self.max_delay_ms)
+            raise ValueError(
+                f"retry.max = {most} is over max_delay = {limit}: records that wait so long would be rejected; raise"
+                " max_delay"
             )
         return self
 
@@ -242,9 +261,15 @@ class DelayTopicConfig(Section):
         """Effective name of the receipts topic."""
         return self.receipts_topic or f"{self.name}.receipts"
 
+    @property
+    def dead_letter(self) -> str:
+        """Target of records without an attempt left; empty where attempts are not counted."""
+        return self.retry.dead_letter if self.retry.attempts else ""
+
     def named_targets(self) -> Iterator[str]:
         """Yield the targets named without a wildcard, the default target first, none twice."""
         named = [self.default_target, *(target for target in self.allowed_targets if "*" not in target)]
+        named.append(self.dead_letter)
         yield from dict.fromkeys(target for target in named if target)
 
     def roles(self) -> Iterator[tuple[str, str, str]]:

@@ -5,8 +5,8 @@ from typing import Annotated, Final, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from sidecar.config.delay_topic import Section
 from sidecar.config.problems import Problems
+from sidecar.config.section import Section
 from sidecar.config.value_types import HostName, ListenAddress
 
 LOCALHOST: Final = "localhost"

@@ -22,9 +22,10 @@ from index.errors import ConfigError
 from index.rules.rules import Rules, TargetRule
 from index.rules.targets import INTERNAL_PREFIX, of_scheme
 from sidecar.config import librdkafka_keys
-from sidecar.config.delay_topic import DelayTopicConfig, Section
+from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.listeners import AdminConfig, Listener
 from sidecar.config.problems import Problems, describe, did_you_mean, key_path
+from sidecar.config.section import Section
 from sidecar.config.sources import KeyPath, read
 from sidecar.config.units import Count, DurationMs, SizeBytes
 from sidecar.config.value_types import (
@@ -171,6 +172,7 @@ class Config(Section):
             min_period_ms=topic.min_period_ms,
             delay_ms=topic.delay_ms,
             spread_ms=topic.spread_ms,
+            retry=topic.retry.rule,
         )
 
     def forbidden_targets(self) -> frozenset[str]:
@@ -246,6 +248,7 @@ class Config(Section):
         forbidden = self.forbidden_targets()
         for number, topic in enumerate(self.delay_topics):
             named = [("default_target", topic.default_target), *(("allowed_targets", t) for t in topic.allowed_targets)]
+            named.append(("retry", topic.dead_letter))
             for key, name in named:
                 if name in forbidden:
                     yield ("delay_topics", number, key), f"{name!r} is the router's own and never a target"

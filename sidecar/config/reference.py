@@ -2,7 +2,7 @@
 
 import json
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 from pydantic import BaseModel
@@ -12,10 +12,19 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.librdkafka_keys import LIMITED, REFUSED, masked
 from sidecar.config.listeners import AdminConfig
 from sidecar.config.model import Config, HttpConfig, RouterConfig
+from sidecar.config.retry import RetryConfig
 from sidecar.config.sources import ENV_PREFIX
-from sidecar.config.units import DurationMs, SizeBytes, format_duration, format_size
+from sidecar.config.units import (
+    DurationMs,
+    SizeBytes,
+    Thousandths,
+    format_duration,
+    format_size,
+    format_thousandths,
+)
 
-_UNITS = {
+_UNITS: Final[Mapping[object, tuple[str, Callable[[int], object]]]] = {
+    typing.get_args(Thousandths)[1]: ("number", format_thousandths),
     typing.get_args(DurationMs)[1]: ("duration", format_duration),
     typing.get_args(SizeBytes)[1]: ("size", format_size),
 }
@@ -75,6 +84,7 @@ def render_reference() -> str:
         ("`[http]`", HttpConfig),
         ("`[admin]`", AdminConfig),
         ("`[[delay_topics]]`", DelayTopicConfig),
+        ("`retry` of a delay topic", RetryConfig),
     ]
     for title, model in sections:
         rows = [_row(name, field) for name, field in model.model_fields.items()]
@@ -100,6 +110,8 @@ def _type_name(field: FieldInfo) -> str:
         return ", ".join(f"`{choice}`" for choice in typing.get_args(field.annotation))
     if typing.get_origin(field.annotation) is tuple:
         return "list"
+    if field.annotation is RetryConfig:
+        return "table"
     if field.annotation is bool:
         return "true or false"
     return "number" if field.annotation is int else "text"
@@ -124,6 +136,8 @@ def _values(model: BaseModel) -> dict[str, object]:
 
 def _spelled(field: FieldInfo, value: object) -> object:
     """Return a value as the file spells it: durations and sizes with their unit."""
+    if isinstance(value, RetryConfig):
+        return value.spelled()
     if isinstance(value, int):
         for mark in field.metadata:
             if mark in _UNITS:

@@ -18,6 +18,7 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator, Field
 
 from index.protocol.times import parse_instant_ms
+from index.rules.retrying import ONE, thousandths
 
 _DURATION_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZE_UNITS_BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -66,6 +67,15 @@ def format_size(size_bytes: int) -> str:
     return _formatted(size_bytes, _SIZE_UNITS_BYTES)
 
 
+def format_thousandths(number: int) -> float:
+    """Return the number of which ``thousandths`` reads these thousandths.
+
+    >>> format_thousandths(2_000), format_thousandths(100)
+    (2, 0.1)
+    """
+    return number / ONE if number % ONE else number // ONE
+
+
 def parse_instant(raw: object) -> int:
     """Parse an RFC 3339 instant with an offset into milliseconds since 1970; raise ValueError for any other text."""
     try:
@@ -100,6 +110,9 @@ SizeBytes = Annotated[int, BeforeValidator(parse_size_bytes)]
 
 InstantMs = Annotated[int, BeforeValidator(parse_instant), Field(ge=0, le=MAX_INSTANT_MS)]
 """Milliseconds since 1970; written as an RFC 3339 instant."""
+
+Thousandths = Annotated[int, BeforeValidator(thousandths)]
+"""Thousandths; written as a number."""
 
 Count = Annotated[int, BeforeValidator(parse_count)]
 """A whole number."""

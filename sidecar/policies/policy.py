@@ -28,8 +28,10 @@ from pydantic import Field, StrictBool, ValidationError
 
 from index.errors import ConfigError, FormatError
 from index.rules.targets import illegal_topic
-from sidecar.config.delay_topic import DAY_MS, Section
+from sidecar.config.delay_topic import DAY_MS
 from sidecar.config.problems import lines_of
+from sidecar.config.retry import RetryConfig
+from sidecar.config.section import Section
 from sidecar.config.units import Count, DurationMs, InstantMs, SizeBytes, format_duration, format_instant, format_size
 from sidecar.config.value_types import OptionalTopicName, Reason, TargetPattern
 
@@ -113,6 +115,9 @@ class Policy(Section):
         le=DAY_MS,
         description='Records due at one instant leave evenly over this span after it; "0": as soon as they are due.',
     )
+    retry: RetryConfig | None = Field(
+        None, description="As in the configuration, all keys together; attempts 0: attempts are not counted."
+    )
     require_time: StrictBool | None = Field(None, description="As in the configuration.")
     unknown_headers: Literal["reject", "ignore"] | None = Field(None, description="As in the configuration.")
     placement: Literal["inline", "pointer", "auto"] | None = Field(None, description="As in the configuration.")
@@ -156,6 +161,7 @@ _ELSEWHERE: Final[Mapping[ScopeKind, Mapping[str, str]]] = {
         "default_target": "it belongs to one delay topic; set it for topic/NAME",
         "allowed_targets": "they belong to one delay topic; set them for topic/NAME",
         "delay": "it belongs to one delay topic; set it for topic/NAME",
+        "retry": "it belongs to one delay topic; set it for topic/NAME",
         **_RATES_ELSEWHERE,
     },
     ScopeKind.TOPIC: _RATES_ELSEWHERE,
@@ -166,6 +172,7 @@ _ELSEWHERE: Final[Mapping[ScopeKind, Mapping[str, str]]] = {
             "default_target",
             "allowed_targets",
             "delay",
+            "retry",
             "require_time",
             "unknown_headers",
             "placement",
@@ -258,6 +265,8 @@ def changed(scope: Scope, policy: Policy, values: Mapping[str, object], unset: I
 
 
 def _spelled(name: str, value: object) -> object:
+    if isinstance(value, RetryConfig):
+        return value.spelled()
     if name == "paused_until_ms" and isinstance(value, int):
         return format_instant(value)
     if name.endswith("_ms") and isinstance(value, int):

@@ -14,6 +14,7 @@ key                  on pending records
 ``max_delay``        none: a decision once taken stands, also after a restart
 ``delay``            none: they keep their due time
 ``spread``           none: they leave at the same time as before
+``retry``            none: they keep their due time, target and number of the attempt
 ``default_target``   none: they keep their target; if it is no longer allowed, see ``allowed_targets``
 ``allowed_targets``  records with a target that is no longer allowed are rejected when due (TARGET_NOT_ALLOWED)
 ``expire_after``     from now on the new limit, unless the record has one of its own
@@ -27,8 +28,8 @@ rates                from now on the new rates, also for held records
 ===================  ===================================================================================
 
 Keys that decide a record when it is indexed (``enabled``, ``when_disabled``, ``max_delay``, ``default_target``,
-``allowed_targets``, ``delay``, ``spread``, ``require_time``, ``unknown_headers``) must decide the same when it is
-indexed again. So each change of them starts a rule epoch in every partition concerned
+``allowed_targets``, ``delay``, ``spread``, ``retry``, ``require_time``, ``unknown_headers``) must decide the same when
+it is indexed again. So each change of them starts a rule epoch in every partition concerned
 (:mod:`sidecar.engine.ownership.rule_changes`). The other keys apply at the time of a release.
 
 Rejected: policies for a pair of delay topic and target. No system that was looked at has them, and the needs of the
@@ -258,6 +259,7 @@ def _configured(config: Config, topic: DelayTopicConfig) -> dict[str, object]:
         "allowed_targets": list(topic.allowed_targets),
         "delay": format_duration(topic.delay_ms),
         "spread": format_duration(topic.spread_ms),
+        "retry": topic.retry.spelled(),
         "require_time": topic.require_time,
         "unknown_headers": topic.unknown_headers,
         "placement": topic.placement,

@@ -8,8 +8,8 @@ would be lost. So a copy in a target counts only if the router could have made i
 
 * value and ``delay-source-timestamp`` are equal to the record's;
 * the key is that of the record, or the value of one of its headers (``deliver-key``, or an alias of it);
-* each header that is not provenance is one of the record's;
-* the topic is one that the record names, where it names any.
+* each header that is not provenance, and does not tell an attempt, is one of the record's;
+* the topic is one that the record names, where it names any, or the copy says that its attempts are exhausted.
 
 These tests use the present configuration only for the names of targets: a copy made under other aliases or another
 default target still counts, because a copy that is missed is released twice. One attack remains: a user who may read
@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from index.protocol.headers import PRESETS, PROVENANCE, Alias, HeaderRole
+from index.protocol.headers import DELAY_ATTEMPTS_EXHAUSTED, PRESETS, PROVENANCE, RETRY, Alias, HeaderRole
 from spark_backfill import cluster
 from spark_backfill.cluster import LogRange
 from spark_backfill.errors import JobError
@@ -115,7 +115,7 @@ def _copies(records: DataFrame, topic: DelayTopic) -> DataFrame:
     names = f.transform("all", lambda each: each["key"])
     added = f.array(*map(f.lit, ("delay-error", "delay-error-message", "delay-source")))
     as_rejected = f.slice(names, f.greatest(f.size(names) - 2, f.lit(1)), f.lit(3)) == added
-    own = f.filter("all", lambda each: ~each["key"].isin(sorted(PROVENANCE)))
+    own = f.filter("all", lambda each: ~f.lower(each["key"]).isin(sorted(PROVENANCE | RETRY)))
     return (
         about(records, topic.name)
         .where(~is_rejected | as_rejected)
@@ -128,6 +128,7 @@ def _copies(records: DataFrame, topic: DelayTopic) -> DataFrame:
             _digest(f.col("key")).alias("copy_key"),
             _digest(f.col("value")).alias("copy_value"),
             f.transform(own, _digest_of_header).alias("copy_headers"),
+            _last(f.col("all"), DELAY_ATTEMPTS_EXHAUSTED).isNotNull().alias("copy_exhausted"),
         )
     )
 
@@ -148,7 +149,7 @@ def _is_copy(aliases: Iterable[Alias], topics: Sequence[str]) -> Column:
         & (f.col("copy_sent") == f.unix_millis("timestamp").cast("string"))
         & f.array_contains(keys, f.col("copy_key"))
         & (f.size(f.array_except("copy_headers", f.transform(headers, _digest_of_header))) == 0)
-        & ((f.size(wanted) == 0) | f.array_contains(wanted, f.col("copy_topic")))
+        & ((f.size(wanted) == 0) | f.array_contains(wanted, f.col("copy_topic")) | f.col("copy_exhausted"))
     )
     return here & (f.col("copy_rejected") | f.coalesce(same, f.lit(False)))
 

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from fractions import Fraction
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Self
@@ -28,8 +29,9 @@ from index.errors import RefusedError
 from index.pending.progress import start_of
 from index.rules.rule_history import RuleHistory
 from sidecar.config.model import Config
+from sidecar.config.retry import RetryConfig
 from sidecar.config.units import parse_duration_ms
-from sidecar.dev.audit import AuditedRecord, AuditReport, audit, ranges, read
+from sidecar.dev.audit import AttemptRules, AuditedRecord, AuditReport, audit, ranges, read
 from sidecar.kafka.client.admin import topic_id
 from snapshots.state.inventory import NOTHING_STORED
 from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
@@ -59,6 +61,14 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = TIME
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
         time.sleep(0.05)
+
+
+def _attempts_of(options: Mapping[str, Any]) -> AttemptRules:
+    """Return the retry of a delay topic as the audit takes it."""
+    told = RetryConfig.model_validate(options["retry"])
+    factor, jitter = Fraction(told.factor, 1_000), Fraction(told.jitter, 1_000)
+    allowed = frozenset(options.get("allowed_targets", ()))
+    return AttemptRules(told.first_ms, factor, told.max_ms, jitter, told.attempts, told.dead_letter, allowed)
 
 
 class Stage:
@@ -251,6 +261,7 @@ class Stage:
             receipts=[f"{delay}.receipts" for delay in delays],
             default_targets=defaults,
             default_delays_ms=delays_ms,
+            retries={name: _attempts_of(options) for name, options in self.delays.items() if "retry" in options},
         )
 
     def settle(

@@ -32,6 +32,7 @@ EXAMPLES: Final = {
     "allowed_targets": ["a"],
     "delay": "5m",
     "spread": "30s",
+    "retry": {"attempts": 3, "dead_letter": "dead"},
     "require_time": True,
     "unknown_headers": "ignore",
     "placement": "inline",

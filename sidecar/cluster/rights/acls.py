@@ -143,7 +143,7 @@ def of_targets(config: Config, rights: str = WRITE) -> tuple[list[Acl], list[str
     notes: list[str] = []
     own = sorted(config.forbidden_targets())
     for topic in config.delay_topics:
-        for target in dict.fromkeys([topic.default_target, *topic.allowed_targets]):
+        for target in dict.fromkeys([topic.default_target, *topic.allowed_targets, topic.dead_letter]):
             prefix, star, rest = target.partition("*")
             if not star:
                 names.append(target)

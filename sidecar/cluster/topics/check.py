@@ -174,7 +174,7 @@ def _unseen(config: Config, topic: DelayTopicConfig, answers: Mapping[str, Descr
     for target in topic.named_targets():
         if isinstance(answers[target], Denied):
             problem = _denied(config, f"target topic {target}", target, ("Write", "Read"))
-            yield problem if target == topic.default_target else _as_warning(problem)
+            yield problem if target in (topic.default_target, topic.dead_letter) else _as_warning(problem)
 
 
 def _beside(config: Config, wanted: topics.WantedTopic, answer: Described) -> Iterator[Finding]:
@@ -223,7 +223,7 @@ def _target(
             needed = {AclOperation.WRITE: "Write"}
             to_look = map(_as_warning, _rights(config, thing, answer, {AclOperation.READ: "Read"}))
             problems = [*_size_problem(config, delay, answer), *_rights(config, thing, answer, needed), *to_look]
-        if name != topic.default_target:
+        if name not in (topic.default_target, topic.dead_letter):
             # Only records that name this target are rejected; all others are delivered.
             problems = [replace(problem, level=Level.WARN) for problem in problems]
         yield from problems or [ok(thing, "exists and may be written to")]
@@ -235,6 +235,9 @@ def missing_target(config: Config, topic: DelayTopicConfig, name: str) -> Findin
     remedy = f"delay-router init --create-targets, or {create}"
     if name == topic.default_target:
         return error(f"target topic {name}", f"does not exist; it is the default_target of {topic.name}", remedy)
+    if name == topic.dead_letter:
+        message = f"does not exist; records of {topic.name} without an attempt left go there"
+        return error(f"target topic {name}", message, remedy)
     return warn(f"target topic {name}", f"does not exist; records for it will be rejected by {topic.name}", remedy)
 
 

@@ -13,14 +13,15 @@ Every record sent has exactly one outcome: released once, rejected, cancelled, r
 is no schedule), pending, duplicated or lost. A record with several targets is released once when each of them has it
 once. The audit keeps payloads as digests: a million records sent take 0.5 GB.
 
-``record`` reads the schedule of a record and ``receipt`` reads controls and receipts. ``entry`` determines the outcome
-of one record, ``join`` brings both sides together for the ``report``, ``read`` gets the records, and
-``python -m sidecar.dev.audit --help`` is for the shell.
+``record`` reads the schedule of a record, ``attempts`` reads its attempt, and ``receipt`` reads controls and receipts.
+``entry`` determines the outcome of one record, ``join`` brings both sides together for the ``report``, ``read`` gets
+the records, and ``python -m sidecar.dev.audit --help`` is for the shell.
 """
 
 import time
 from collections.abc import Mapping, Sequence
 
+from sidecar.dev.audit.attempts import AttemptRules
 from sidecar.dev.audit.join import check_order, join
 from sidecar.dev.audit.read import AuditError, ranges, read
 from sidecar.dev.audit.record import AT_ONCE, UNREADABLE, AuditedRecord
@@ -29,6 +30,7 @@ from sidecar.dev.audit.report import AuditReport
 __all__ = [
     "AT_ONCE",
     "UNREADABLE",
+    "AttemptRules",
     "AuditError",
     "AuditReport",
     "AuditedRecord",
@@ -49,12 +51,14 @@ def audit(
     receipts: Sequence[str],
     default_targets: Mapping[str, str] | None = None,
     default_delays_ms: Mapping[str, int] | None = None,
+    retries: Mapping[str, AttemptRules] | None = None,
     grace_ms: int = 0,
 ) -> AuditReport:
     """Read the topics as they are now and report. A record that has been due for `grace_ms` and is nowhere is lost.
 
     `kafka` holds librdkafka settings (``bootstrap.servers`` at least). `default_targets` maps a delay topic to the
-    target of records that name none, `default_delays_ms` maps it to the delay of records that name no time.
+    target of records that name none, `default_delays_ms` maps it to the delay of records that name no time, and
+    `retries` maps it to its retry, if it counts attempts.
 
     Raise AuditError if a topic cannot be read to its end, and KafkaException when no broker answers.
     """
@@ -69,4 +73,5 @@ def audit(
         now_ms=now_ms - grace_ms,
         default_targets=default_targets,
         default_delays_ms=default_delays_ms,
+        retries=retries,
     )

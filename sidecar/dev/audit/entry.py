@@ -1,5 +1,6 @@
 """Determines the outcome of a sent record from its copies and from the receipts that name it."""
 
+from sidecar.dev.audit.attempts import AttemptRules, AuditedAttempt, without_attempts
 from sidecar.dev.audit.receipt import control_of, deliver_id_of
 from sidecar.dev.audit.record import (
     AuditedRecord,
@@ -22,6 +23,7 @@ class Entry:
     * ``named``: the outcome in each receipt that names the record.
     * ``is_void``: the record is a control and no schedule.
     * ``has_moved``: a router has written a record for the schedule that this control has moved.
+    * ``attempt``: the attempt of a record whose delay topic counts attempts.
     * ``taken_by``: the controls whose receipts name the schedule that this control has moved; no record was written
       for it.
     """
@@ -29,10 +31,12 @@ class Entry:
     __slots__ = (
         *("arrivals", "as_rejected", "as_released", "due_ms", "rejections", "targets", "timestamp_ms"),
         *("answers", "control", "deliver_id", "first_offset", "has_begun", "has_moved", "is_void", "named", "recurs"),
-        "taken_by",
+        *("attempt", "taken_by"),
     )
 
-    def __init__(self, record: AuditedRecord, default_target: str, delay_ms: int) -> None:
+    def __init__(
+        self, record: AuditedRecord, default_target: str, delay_ms: int, retry: AttemptRules | None = None
+    ) -> None:
         self.control = control_of(record)
         self.deliver_id = deliver_id_of(record)
         self.answers = 0
@@ -46,7 +50,12 @@ class Entry:
         self.first_offset = record.offset if (first := follows_from(record)) is None else first
         self.timestamp_ms = record.timestamp_ms
         self.targets = () if self.cancels else targets(record.headers, default_target)
-        self.as_released = digest(released_key(record), record.value, user_headers(record.headers))
+        kept = user_headers(record.headers)
+        self.attempt: AuditedAttempt | None = None
+        if retry is not None and not self.cancels:
+            self.attempt = attempt = AuditedAttempt.of(record, default_target, retry)
+            self.due_ms, self.targets, kept = attempt.to_ms, attempt.targets, without_attempts(kept)
+        self.as_released = digest(released_key(record), record.value, kept)
         self.as_rejected = digest(record.key, record.value, record.headers)
         self.arrivals: tuple[str, ...] = ()
         self.rejections = 0

@@ -4,6 +4,7 @@ from array import array
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from sidecar.dev.audit.attempts import AttemptRules, without_attempts
 from sidecar.dev.audit.entry import Entry
 from sidecar.dev.audit.receipt import AuditedControl, AuditedReceipt, receipt_of
 from sidecar.dev.audit.record import (
@@ -41,9 +42,10 @@ def join(
     now_ms: int,
     default_targets: Mapping[str, str] | None = None,
     default_delays_ms: Mapping[str, int] | None = None,
+    retries: Mapping[str, AttemptRules] | None = None,
 ) -> AuditReport:
     """Report on records; each iterable is read once, in this order. A record due after `now_ms` may be pending."""
-    books = _Books(default_targets or {}, default_delays_ms or {})
+    books = _Books(default_targets or {}, default_delays_ms or {}, retries or {})
     for record in sent:
         books.enter(record)
     for record in released:
@@ -81,9 +83,15 @@ def check_order(sent: Iterable[AuditedRecord], released: Iterable[AuditedRecord]
 class _Books:
     """Collects every sent record by its place, and the counts."""
 
-    def __init__(self, default_targets: Mapping[str, str], default_delays_ms: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        default_targets: Mapping[str, str],
+        default_delays_ms: Mapping[str, int],
+        retries: Mapping[str, AttemptRules],
+    ) -> None:
         self._default_targets = default_targets
         self._default_delays_ms = default_delays_ms
+        self._retries = retries
         self._entries: dict[str, Entry] = {}
         self._begun: list[str] = []
         self._single: dict[str, tuple[str, ...]] = {}
@@ -96,7 +104,7 @@ class _Books:
     def enter(self, record: AuditedRecord) -> None:
         """Enter a record of a delay topic."""
         target, delay_ms = self._default_targets.get(record.topic, ""), self._default_delays_ms.get(record.topic, 0)
-        self._entries[record.place] = Entry(record, target, delay_ms)
+        self._entries[record.place] = Entry(record, target, delay_ms, self._retries.get(record.topic))
         if beginning := begun_by(record):
             self._begun.append(beginning)
         # A control lies in front of the record that the router writes for it.
@@ -117,7 +125,12 @@ class _Books:
         entry.arrivals = entry.arrivals + single if entry.arrivals else single
         if (entry.targets or entry.cancels) and record.topic not in entry.targets:
             self._note("wrong_target", f"{source}: {record.place}, wanted {', '.join(entry.targets) or 'none'}")
-        if digest(record.key, record.value, user_headers(record.headers)) != entry.as_released:
+        kept, attempt = user_headers(record.headers), entry.attempt
+        if attempt is not None:
+            kept = without_attempts(kept)
+            if not attempt.is_told(record):
+                self._note("altered", f"{source}: {record.place} does not tell attempt {attempt.number}")
+        if digest(record.key, record.value, kept) != entry.as_released:
             self._note("altered", f"{source}: {record.place} differs")
         self._time(entry, record, source)
 
@@ -128,7 +141,8 @@ class _Books:
             self._note("unreadable", f"{source}: {record.place}, but its schedule cannot be read")
             return
         # With a spread a record of a burst leaves at its own time, behind its due time.
-        leaves_ms = entry.due_ms + spread_of(record)
+        due_at = entry.due_ms if entry.attempt is None else entry.attempt.due_ms(record)
+        leaves_ms = due_at + spread_of(record)
         if record.timestamp_ms < leaves_ms:
             early_ms = leaves_ms - record.timestamp_ms
             self._note("early", f"{source}: {record.place} {early_ms} ms before it was due")

@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from index.protocol.times import parse_number
+from index.rules.retrying import MAX_ATTEMPTS
 from index.rules.targets import illegal_topic
 from sidecar.config.units import InstantMs
 from sidecar.config.value_types import Reason
@@ -33,11 +34,12 @@ from sidecar.policies.policy import (
 _TOPIC: Final = r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}"
 # The schema covers values up to about ten thousand days and a petabyte; larger ones are taken, too, but have no use.
 # Answers spell a value with the largest unit that divides it, so each unit goes as far as the smaller ones.
-_DURATION: Final = {
+_DURATION: Final[dict[str, Any]] = {
     "type": "string",
     "pattern": "^(0|[0-9]{1,12}ms|[0-9]{1,9}s|[0-9]{1,7}m|[1-6]?[0-9]{1,5}h|[12]?[0-9]{1,4}d)$",
     "examples": ["500ms", "10s", "7d"],
 }
+_POSITIVE_DURATION: Final = {**_DURATION, "pattern": _DURATION["pattern"].replace("^(0|", "^(?!0+[a-z])(")}
 _SIZE: Final = {
     "type": "string",
     "pattern": "^(0|[0-9]{1,15}B|[0-9]{1,12}KiB|[0-9]{1,9}MiB|[0-9]{1,6}GiB)$",
@@ -53,6 +55,24 @@ _INSTANT: Final = {
     "pattern": f"^{_DAY}T{_TIME}$",
     "examples": ["2030-01-31T08:00:00Z"],
 }
+_RETRY: Final = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["attempts"],
+    "properties": {
+        "first": _POSITIVE_DURATION,
+        "factor": {"type": "number", "minimum": 1, "maximum": 100},
+        "max": _POSITIVE_DURATION,
+        "jitter": {"type": "number", "minimum": 0, "maximum": 1},
+        "attempts": {"type": "integer", "minimum": 0, "maximum": MAX_ATTEMPTS},
+        "dead_letter": {"type": "string", "pattern": f"^({_TOPIC})?$"},
+    },
+    "anyOf": [
+        {"properties": {"attempts": {"const": 0}}},
+        {"required": ["dead_letter"], "properties": {"dead_letter": {"minLength": 1}}},
+    ],
+    "examples": [{"first": "1s", "factor": 2, "max": "1h", "attempts": 8, "dead_letter": "orders.dlq"}],
+}
 _SPELLED: Final[Mapping[str, dict[str, Any]]] = {
     "max_delay": _DURATION,
     "delay": _DURATION,
@@ -63,6 +83,7 @@ _SPELLED: Final[Mapping[str, dict[str, Any]]] = {
         "|([0-9]{1,3}|1[0-3][0-9]{2}|14[0-3][0-9]|1440)m|(1?[0-9]|2[0-4])h|[01]d)$",
         "examples": ["30s"],
     },
+    "retry": _RETRY,
     "expire_after": _DURATION,
     "tick": {"type": "string", "pattern": "^(0|[0-9]{1,4}ms|[0-9]s|10s)$", "examples": ["10ms"]},
     "paused_until": _INSTANT,

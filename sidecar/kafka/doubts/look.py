@@ -177,6 +177,7 @@ def _targets_of(
     """Return the topics that may be released to by the current rules, by stored rules, or by records that are held."""
     rules: list[Rules] = [config.rules_for(topic), *(epoch.rules for epoch in known.history.epochs)]
     named = {name for each in rules for name in (each.default_target, *each.allowed_targets) if name}
+    named |= {each.retry.dead_letter for each in rules if each.retry is not None}
     names = {name for name in named if "*" not in name}
     names |= {target for entry in known.held for target in entry.schedule.targets}
     if named - names:

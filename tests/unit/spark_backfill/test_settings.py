@@ -56,6 +56,21 @@ name = "bulk.delay"
 enabled = false
 when_disabled = "release"
 default_target = "bulk"
+
+[[delay_topics]]
+name = "orders.retry"
+default_target = "orders"
+retry = {first = "500ms", factor = 1.5, max = "1h", jitter = 0.1, attempts = 8, dead_letter = "orders.dlq"}
+
+[[delay_topics]]
+name = "billing.retry"
+default_target = "billing"
+retry = {attempts = 3, dead_letter = "billing.dlq"}
+
+[[delay_topics]]
+name = "no.retry"
+default_target = "orders"
+retry = {attempts = 0}
 """
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -55,10 +56,16 @@ def test_delay_topics_come_from_the_configuration(tmp_path: Path) -> None:
         ("default_target=", ""),
         ("allowed_targets=a, b.*", ["a", "b.*"]),
         ("allowed_targets=", []),
+        ('retry={"attempts": 3, "jitter": 0.1}', {"attempts": 3, "jitter": 0.1}),
     ],
 )
 def test_settings_are_read_as_json_would_spell_them(text: str, value: object) -> None:
     assert parsed(text) == (text.partition("=")[0], value)
+
+
+def test_a_table_that_is_no_json_is_refused() -> None:
+    with pytest.raises(click.BadParameter, match="retry: a table as JSON is needed"):
+        parsed("retry=off")
 
 
 def test_values_are_shown_as_they_are_given() -> None:

@@ -307,3 +307,30 @@ def test_the_scope_of_a_policy_is_no_topic_and_the_remedy_is_told(
     done = run(command, given, "--config", config_file)
     assert done.exit_code == 2
     assert remedy in done.stderr
+
+
+RETRY = """default_target = "orders"
+retry = {first = "1s", factor = 2, max = "3s", jitter = 0.1, attempts = 3, dead_letter = "orders.dlq"}
+"""
+
+
+def test_the_ladder_of_a_retry_topic_is_explained(config_file: Path) -> None:
+    config_file.write_text(config_file.read_text() + '[[delay_topics]]\nname = "orders.retry"\n' + RETRY)
+    shown = run("retries", "explain", "orders.retry", "--config", config_file)
+    assert shown.exit_code == 0, shown.output
+    assert [line.split() for line in shown.output.splitlines()] == [
+        ["attempt", "wait", "at", "least", "total"],
+        ["1", "1s", "900ms", "1s"],
+        ["2", "2s", "1s", "800ms", "3s"],
+        ["3", "3s", "2s", "700ms", "6s"],
+        ["then:", "orders.dlq,", "at", "once,", "with", "delay-attempts-exhausted:", "3"],
+    ]
+    told = json.loads(run("retries", "explain", "orders.retry", "--json", "--config", config_file).output)
+    assert told["dead_letter"] == "orders.dlq"
+    assert told["attempts"][2] == {"attempt": 3, "at_least_ms": 2_700, "wait_ms": 3_000, "total_ms": 6_000}
+
+
+def test_a_delay_topic_without_attempts_has_no_ladder(config_file: Path) -> None:
+    done = run("retries", "explain", "orders.delay", "--config", config_file)
+    assert done.exit_code == 2
+    assert "orders.delay counts no attempts" in done.stderr

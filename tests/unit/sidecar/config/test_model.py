@@ -9,13 +9,15 @@ import pytest
 from index.buckets.bucket_rules import SealRules
 from index.errors import ConfigError
 from index.protocol.headers import Alias, HeaderRole, Unit
-from index.rules.rules import Reason, Rejection, Schedule
+from index.rules.rules import Reason, Rejection, Retry, Schedule
 from sidecar.config.librdkafka_keys import DEBUG_CONTEXTS, HARMLESS, REFUSED
 from sidecar.config.model import Config, load
 from sidecar.config.problems import key_path
 from sidecar.config.reference import effective, render_effective, render_reference
 from sidecar.config.units import format_duration, format_size, parse_duration_ms, parse_size_bytes
 from tests.support.configuration import MINIMAL, loaded, refused
+
+_RETRY = MINIMAL + 'retry = {attempts = 3, dead_letter = "dead"'
 
 
 def test_the_example_of_the_contract(tmp_path: Path) -> None:
@@ -83,6 +85,25 @@ trim = true
     rules = topic.seal_rules
     assert (rules.max_entries, rules.max_age_ms, rules.time_step_ms) == (10, 2_000, 30_000)
     assert (rules.segment_entries, rules.segment_bytes, rules.placement) == (5, 64 << 10, "pointer")
+
+
+def test_retries_of_the_contract(tmp_path: Path) -> None:
+    written = """
+retry = { first = "1s", factor = 2, max = "1h", jitter = 0.1, attempts = 8, dead_letter = "orders.dlq" }
+"""
+    config = loaded(tmp_path, MINIMAL + written)
+    (topic,) = config.delay_topics
+    retry = Retry(1_000, 2_000, 3_600_000, 100, 8, "orders.dlq")
+    assert topic.retry.rule == config.rules_for(topic).retry == retry
+    assert [*topic.named_targets()] == ["orders", "orders.dlq"]
+    again = loaded(tmp_path, render_effective(config))
+    assert again.delay_topics[0].retry == topic.retry
+    (plain,) = loaded(tmp_path, MINIMAL + 'retry = {attempts = 0, dead_letter = "unused"}').delay_topics
+    assert plain.retry.rule is None
+    assert [*plain.named_targets()] == ["orders"]
+    given = [{"name": "a", "retry": {"attempts": 2, "jitter": 0.25, "dead_letter": "b"}}]
+    (topic,) = loaded(tmp_path, MINIMAL, DELAY_ROUTER__DELAY_TOPICS=json.dumps(given)).delay_topics
+    assert topic.retry.rule == Retry(1_000, 2_000, 3_600_000, 250, 2, "b")
 
 
 def test_environment_wins_over_the_file(tmp_path: Path) -> None:
@@ -193,6 +214,29 @@ def test_unknown_key_is_named_with_its_file(tmp_path: Path, text: str, expected:
         (MINIMAL + "max_buckets = 1\n", "delay_topics[0].max_buckets: Input should be greater"),
         (MINIMAL + 'trim = "perhaps"\n', "delay_topics[0].trim: Input should be a valid boolean"),
         (MINIMAL + 'max_delay = "1m"\ndelay = "5m"\n', "delay = 5m is over max_delay = 1m"),
+        (MINIMAL + "retry = {}\n", "delay_topics[0].retry.attempts: required"),
+        (MINIMAL + "retry = {attempts = 3}\n", "delay_topics[0].retry: dead_letter: required, since records without"),
+        (_RETRY + ', first = "0"}\n', "retry.first: Input should be greater than or equal to 1"),
+        (_RETRY + ', first = "2h"}\n', "retry.max = 1h is below retry.first = 2h"),
+        (_RETRY + ', max = "8d"}\n', "retry.max = 8d is over max_delay = 7d"),
+        (_RETRY + ", factor = 0.5}\n", "retry.factor: expected a number from 1 to 100"),
+        (_RETRY + ", factor = inf}\n", "retry.factor: a number is needed, as in 2 or 0.25"),
+        (_RETRY + ", jitter = true}\n", "retry.jitter: a number is needed"),
+        (_RETRY + ", jitter = 1.5}\n", "retry.jitter: expected a number from 0 to 1"),
+        (_RETRY + ", tries = 3}\n", "retry.tries: unknown key"),
+        (_RETRY.replace("3", "1001") + "}\n", "retry.attempts: Input should be less than or equal to 1000"),
+        (_RETRY + '}\ndelay = "5m"\n', "retry and delay exclude each other"),
+        (_RETRY + "}\nrecurring = true\n", "retry and recurring exclude each other"),
+        (
+            _RETRY.replace('"dead"', '"orders.delay"') + "}\n",
+            "retry: 'orders.delay' is the router's own and never a target",
+        ),
+        (_RETRY.replace('"dead"', '"x.rejected"') + "}\n", "retry: 'x.rejected': topics whose names end in"),
+        (_RETRY.replace('"dead"', '"orders"') + "}\n", "dead_letter 'orders' is the default_target"),
+        (
+            _RETRY.replace('"dead"', '"b"') + '}\n[[delay_topics]]\nname = "b"\n',
+            "delay_topics[0].retry: 'b' is the router's own and never a target",
+        ),
         (MINIMAL + 'max_delay = "-1d"\n', "delay_topics[0].max_delay: a duration is written like"),
         (MINIMAL + 'allowed_targets = ["a b"]\n', "delay_topics[0].allowed_targets[0]: 'a b': "),
         (MINIMAL + 'allowed_targets = ["__consumer*"]\n', "are never a target"),

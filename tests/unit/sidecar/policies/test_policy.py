@@ -35,6 +35,11 @@ def test_what_is_no_scope_is_refused(text: str) -> None:
         (D, {"allowed_targets": ["__x"]}, "allowed_targets.0.: '__x': names starting with '__' are never a target"),
         (D, {"default_target": "a b"}, "default_target: 'a b' is not a legal topic name"),
         (D, {"records_per_second": 5}, "records_per_second: .*set it for target/NAME"),
+        (D, {"retry": {"dead_letter": "dead"}}, "retry.attempts: required"),
+        (D, {"retry": {"attempts": 1}}, "retry: dead_letter: required"),
+        (D, {"retry": {"attempts": True}}, "retry.attempts: a whole number is needed"),
+        (D, {"retry": 3}, "retry: Input should be a valid dictionary"),
+        (target("a"), {"retry": {"attempts": 0}}, "retry: it belongs to a delay topic"),
         (DEFAULT, {"allowed_targets": []}, "allowed_targets: .*set them for topic/NAME"),
         (target("a"), {"tick": "1ms", "drained": True}, "tick: .*topic/NAME\npolicy target/a: drained: "),
         (target("a"), {"records_per_second": -1}, "records_per_second: .*greater than or equal to 0"),
@@ -62,6 +67,16 @@ _values = st.fixed_dictionaries(
         "tick": st.sampled_from(["0", "20ms"]),
         "default_target": st.sampled_from(["", "a"]),
         "allowed_targets": st.lists(st.sampled_from(["a", "b.*"])),
+        "retry": st.fixed_dictionaries(
+            {
+                "first": st.sampled_from(["1s", "500ms"]),
+                "factor": st.sampled_from([1, 1.5, 2, 1.001]),
+                "max": st.just("1h"),
+                "jitter": st.sampled_from([0, 0.1, 1]),
+                "attempts": st.integers(0, 1_000),
+                "dead_letter": st.just("dead"),
+            }
+        ),
         "require_time": st.booleans(),
         "unknown_headers": st.sampled_from(["reject", "ignore"]),
         "placement": st.sampled_from(["inline", "pointer", "auto"]),

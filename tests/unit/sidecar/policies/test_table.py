@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from index.errors import ConfigError
-from index.rules.rules import Reason, Rejection, Rules, Schedule
+from index.rules.rules import Reason, Rejection, Retry, Rules, Schedule
 from sidecar.config.model import Config
+from sidecar.config.retry import RetryConfig
 from sidecar.engine.ownership.settings import TopicSettings
 from sidecar.engine.release.rates import TargetLimit
 from sidecar.policies.policy import DEFAULT, Scope, policy_of
@@ -98,6 +99,28 @@ def test_the_delay_of_records_without_a_time_belongs_to_one_delay_topic() -> Non
         table(default={"delay": "5m"})
     # A limit is set for safety, so a delay above it must not cause its refusal.
     assert settings(table(default={"max_delay": "1m"}, topic__d={"delay": "5m"})).rules.max_delay_ms == 60_000
+
+
+def test_the_retry_of_a_delay_topic_is_set_and_switched_off_by_policy() -> None:
+    told = {"first": "2s", "factor": 1.5, "max": "1m", "jitter": 0, "attempts": 3, "dead_letter": "dead"}
+    found = settings(table(topic__d={"retry": told}))
+    assert found.rules.retry == Retry(2_000, 1_500, 60_000, 0, 3, "dead")
+    assert effective(table(topic__d={"retry": told}), CONFIG, "d")["retry"] == EffectiveValue(told, "topic/d")
+    assert settings(table(topic__d={"retry": {"attempts": 0}})).rules == settings(table()).rules
+    retrying = CONFIG.model_copy(
+        update={
+            "delay_topics": tuple(
+                each.model_copy(update={"retry": RetryConfig(**told)}) for each in CONFIG.delay_topics
+            )
+        }
+    )
+    assert settings_of(table(), retrying, retrying.delay_topics[0]).rules.retry == found.rules.retry
+    off = settings_of(table(topic__d={"retry": {"attempts": 0}}), retrying, retrying.delay_topics[0])
+    assert off.rules == settings(table()).rules
+    with pytest.raises(ConfigError, match="policy default: retry: it belongs to one delay topic"):
+        table(default={"retry": told})
+    # A limit is set for safety, so a wait above it must not cause its refusal, and a delay gives way to the attempts.
+    assert settings(table(default={"max_delay": "1s"}, topic__d={"retry": told, "delay": "5m"})).rules.retry is not None
 
 
 def test_each_target_has_its_own_spread_and_the_largest_counts() -> None:

@@ -76,6 +76,12 @@ def test_patterns_become_prefixes_and_nothing_is_said_twice(tmp_path: Path) -> N
     assert notes(file) == ()
 
 
+def test_the_dead_letter_topic_is_a_target(tmp_path: Path) -> None:
+    file = configured(tmp_path, "orders")
+    file.write_text(file.read_text() + 'retry = {attempts = 3, dead_letter = "orders.dlq"}\n')
+    assert targets(file) == {("orders", "literal"), ("orders.dlq", "literal")}
+
+
 def test_what_no_acl_can_say_is_told(tmp_path: Path) -> None:
     file = configured(tmp_path, "*.out", "eu.*.out", "orders*")
     assert targets(file) == {("eu.", "prefixed"), ("orders", "prefixed")}

@@ -1,10 +1,11 @@
 """The auditor's join, fed with records made in memory: the violations it must count, and the cases it must not."""
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 import pytest
 
-from sidecar.dev.audit import AT_ONCE, UNREADABLE, AuditedRecord, AuditReport, check_order, join
+from sidecar.dev.audit import AT_ONCE, UNREADABLE, AttemptRules, AuditedRecord, AuditReport, check_order, join
 from sidecar.dev.audit.__main__ import main
 from sidecar.dev.audit.record import Header, due_ms
 from tests.support.audit_records import (
@@ -74,6 +75,67 @@ def test_a_record_without_a_time_is_due_after_the_delay_of_its_topic() -> None:
     assert waiting(("deliver-after", None), now_ms=SENT_MS + 999) == "pending"
     assert waiting(("deliver-after", b"5"), now_ms=SENT_MS + 5) == "lost"
     assert waiting(("deliver-cron", b"* * * * *"), now_ms=SENT_MS) == "lost"
+
+
+RETRY = AttemptRules(1_000, Fraction(2), 3_000, Fraction(1, 10), 3, OTHER, frozenset({"v"}))
+
+
+def attempted(origin: AuditedRecord, *copies: AuditedRecord, now_ms: int = NOW_MS) -> AuditReport:
+    return join([origin], copies, [], now_ms=now_ms, default_targets={DELAY: TARGET}, retries={DELAY: RETRY})
+
+
+def copied(origin: AuditedRecord, due_ms: int, *told: Header, topic: str = TARGET, late_ms: int = 0) -> AuditedRecord:
+    kept = [each for each in origin.headers if not each[0].lower().startswith(("deliver-", "delay-"))]
+    source: Header = ("delay-source", origin.place.encode())
+    headers = [*kept, ("delay-due", b"%d" % due_ms), source, *told]
+    return AuditedRecord(topic, 0, 0, origin.key, origin.value, headers, due_ms + late_ms)
+
+
+@pytest.mark.parametrize(
+    ("headers", "waits_ms", "number", "target"),
+    [
+        ([], range(900, 1_001), 1, TARGET),
+        ([("trace", b"1"), ("delay-attempt", b"1"), ("delay-target", TARGET.encode())], range(1_800, 2_001), 2, TARGET),
+        ([("Delay-Attempt", b"2"), ("delay-target", b"v")], range(2_700, 3_001), 3, "v"),
+        ([("delay-attempt", b"2"), ("delay-target", b"elsewhere")], range(2_700, 3_001), 3, TARGET),
+        ([("delay-attempt", b"2"), ("delay-target", b"v"), ("deliver-to", b"w")], range(2_700, 3_001), 3, "w"),
+        ([("delay-attempt", b"2"), ("deliver-after", b"5")], range(5, 6), 3, TARGET),
+        ([("delay-attempt", b"7"), ("deliver-attempts-max", b"9")], range(2_700, 3_001), 8, TARGET),
+    ],
+)
+def test_an_attempt_is_due_within_its_wait_and_tells_its_number_and_target(
+    headers: list[Header], waits_ms: range, number: int, target: str
+) -> None:
+    origin = sent(0, *headers)
+    told: list[Header] = [("delay-attempt", b"%d" % number), ("delay-target", target.encode())]
+    for waited_ms in (waits_ms[0], waits_ms[-1]):
+        copy = copied(origin, SENT_MS + waited_ms, *told, topic=target, late_ms=3)
+        assert counts(attempted(origin, copy)) == {"sent": 1, "released_once": 1}
+    early = copied(origin, SENT_MS + waits_ms[-1], *told, topic=target, late_ms=-1)
+    assert attempted(origin, early).early == 1
+    sooner = copied(origin, SENT_MS + waits_ms[0] - 1, *told, topic=target)
+    assert attempted(origin, sooner).early == 1
+    assert attempted(origin, now_ms=SENT_MS + waits_ms[-1] - 1).pending == 1
+    assert attempted(origin, now_ms=SENT_MS + waits_ms[-1]).lost == 1
+    for wrong in ([], [("delay-attempt", b"%d" % (number + 1)), told[1]], [told[0], ("delay-target", b"x")]):
+        assert attempted(origin, copied(origin, SENT_MS + waits_ms[-1], *wrong, topic=target)).altered == 1
+
+
+def test_an_exhausted_record_goes_to_the_dead_letter_topic_with_its_count() -> None:
+    came: list[Header] = [("delay-attempt", b"3"), ("delay-target", b"v")]
+    origin, spent = sent(0, *came, ("deliver-at", b"soon")), ("delay-attempts-exhausted", b"3")
+    assert attempted(origin, copied(origin, SENT_MS, *came, spent, topic=OTHER)).ok
+    assert attempted(origin, copied(origin, SENT_MS, *came, topic=OTHER)).altered == 1
+    assert attempted(origin, copied(origin, SENT_MS, spent, topic=OTHER)).altered == 1
+    assert attempted(origin, copied(origin, SENT_MS, *came, spent, topic="v")).wrong_target == 1
+    assert attempted(origin, now_ms=SENT_MS).lost == 1
+
+
+@pytest.mark.parametrize("raw", [b"1001", b"x", b"", None, b"9" * 30])
+def test_a_count_that_no_router_writes_must_not_be_released(raw: bytes | None) -> None:
+    origin = sent(0, ("delay-attempt", raw))
+    assert attempted(origin, copied(origin, SENT_MS)).unreadable == 1
+    assert join([origin], [], [refused(origin)], now_ms=NOW_MS, retries={DELAY: RETRY}).rejected == 1
 
 
 def test_a_record_without_any_target_known_that_is_nowhere_is_lost() -> None:
