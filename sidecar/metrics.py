@@ -84,6 +84,10 @@ class Metrics:
         self.without_time = counter(
             "records_without_time", "Accepted records that name no time; they are released at once", "topic"
         )
+        self.attempts = counter("attempts", "Records released in an attempt, by its number", "topic", "attempt")
+        self.attempts_exhausted = counter(
+            "attempts_exhausted", "Records without an attempt left, released to the dead-letter topic", "topic"
+        )
         self.receipts = counter(
             "receipts", "Receipts of records that cancel, replace or move others", "topic", "outcome"
         )

@@ -47,6 +47,11 @@ class Rejection(NamedTuple):
     message: str
 
 
+_LABELS: Final = ((1, "1"), (2, "2"), (3, "3"), (7, "4-7"))
+ATTEMPT_LABELS: Final = (*(label for _, label in _LABELS), "8+")
+"""Numbers of attempts as metrics show them: few, whatever records claim."""
+
+
 class Attempted(NamedTuple):
     """The count of attempts of a record, where its delay topic counts them (:mod:`index.rules.retrying`).
 
@@ -58,6 +63,15 @@ class Attempted(NamedTuple):
     number: int
     exhausted: bool = False
     jitter_ms: int = 0
+
+    @property
+    def label(self) -> str:
+        """The number as metrics show it.
+
+        >>> [Attempted(number).label for number in (1, 3, 4, 7, 8, 1_000)]
+        ['1', '3', '4-7', '4-7', '8+', '8+']
+        """
+        return next((label for most, label in _LABELS if self.number <= most), "8+")
 
 
 class Schedule(NamedTuple):

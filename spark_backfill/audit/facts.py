@@ -10,6 +10,7 @@ offset     offset in it; 0 where ``delay-source`` cannot be read
 kind       SENT                          RELEASED               REJECTED
 at_ms      due time                      append time            append time
 sent_ms    timestamp                     null                   null
+sooner_ms  how much sooner it may be due null                   null
 spread_ms  null                          ``delay-spread``, or 0 null
 released   digest it must arrive with    digest it arrived with null
 rejected   digest it must come back with null                   digest, null when malformed
@@ -31,6 +32,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from index.protocol.headers import Alias
+from spark_backfill.audit.attempts import Attempts
 from spark_backfill.audit.protocol import (
     Protocol,
     digest,
@@ -111,8 +114,10 @@ def facts(spark: SparkSession, options: Mapping[str, str], scene: Scene, split_r
     if any(start < end for start, end in scene.receipts.values()):
         rows.append(_receipts(_read(spark, options, scene.receipts, split_records), scene))
     if not rows:
-        columns = ["slot int", "offset bigint", "kind int", "at_ms bigint", "sent_ms bigint", "spread_ms bigint"]
+        columns = ["slot int", "offset bigint", "kind int", "at_ms bigint", "sent_ms bigint"]
         columns += [
+            "sooner_ms bigint",
+            "spread_ms bigint",
             "released bigint",
             "rejected bigint",
             *(f"{bits(word)} bigint" for word in range(scene.words)),
@@ -149,20 +154,28 @@ def _read(
 def _sent(records: DataFrame, scene: Scene, judged: Judged, first_slot: int) -> DataFrame:
     protocol = Protocol(judged.topic.rules.aliases, judged.topic.rules.delay_ms)
     headers, control, key, names = f.col("headers"), f.col("control"), f.col("key"), f.col("names")
+    attempts = _attempts_of(judged)
     default = judged.topic.rules.default_target
     no_names = f.array(f.lit(default)) if default else f.expr("cast(array() as array<string>)")
     # In steps, so that a value that several columns need is computed once.
     controlled = records.select("*", protocol.control(headers).alias("control"), protocol.user(headers).alias("user"))
-    asked = protocol.targets(control)
-    named = controlled.select("*", f.when(f.size(asked) > 0, asked).otherwise(no_names).alias("names"))
+    asked, user, timestamp_ms = protocol.targets(control), f.col("user"), f.col("timestamp_ms")
+    wanted = f.when(f.size(asked) > 0, asked).otherwise(no_names)
+    due_ms, sooner_ms = protocol.due_ms(control, timestamp_ms), f.lit(0).cast("bigint")
+    if attempts is not None:
+        wanted, user = attempts.targets(asked, headers), attempts.to_be_told(user, headers)
+        due_ms = attempts.due_ms(protocol, headers, control, timestamp_ms)
+        sooner_ms = attempts.sooner_ms(protocol, headers, control)
+    named = controlled.select("*", wanted.alias("names"))
     return named.select(
         (f.col("partition") + f.lit(first_slot)).cast("int").alias("slot"),
         f.col("offset").cast("bigint").alias("offset"),
         f.lit(SENT).alias("kind"),
-        protocol.due_ms(control, f.col("timestamp_ms")).alias("at_ms"),
+        due_ms.alias("at_ms"),
         f.col("timestamp_ms").alias("sent_ms"),
+        sooner_ms.alias("sooner_ms"),
         f.lit(None).cast("bigint").alias("spread_ms"),
-        digest(protocol.released_key(control, key), f.col("value"), f.col("user")).alias("released"),
+        digest(protocol.released_key(control, key), f.col("value"), user).alias("released"),
         digest(key, f.col("value"), headers).alias("rejected"),
         *(_bits_of(names, scene.targets, word).alias(bits(word)) for word in range(scene.words)),
         (_wishes(names, scene) + asks(protocol, control)).alias("flags"),
@@ -207,6 +220,7 @@ def _copies(records: DataFrame, scene: Scene) -> DataFrame:
         f.when(is_rejected, REJECTED).otherwise(RELEASED).alias("kind"),
         f.col("timestamp_ms").alias("at_ms"),
         null.alias("sent_ms"),
+        null.alias("sooner_ms"),
         f.when(~is_rejected, spread_ms(headers)).alias("spread_ms"),
         f.when(~is_rejected, digest(key, value, plain)).alias("released"),
         f.when(
@@ -223,24 +237,42 @@ def _receipts(records: DataFrame, scene: Scene) -> DataFrame:
         "slot",
         "offset",
         "kind",
-        *(nothing.alias(name) for name in ("at_ms", "sent_ms", "spread_ms", "released", "rejected")),
+        *(nothing.alias(name) for name in ("at_ms", "sent_ms", "sooner_ms", "spread_ms", "released", "rejected")),
         *(f.lit(0).cast("bigint").alias(bits(word)) for word in range(scene.words)),
         "flags",
     )
 
 
 def _user_headers(headers: Column, scene: Scene) -> Column:
-    """Return the headers that came from the producer, by the aliases of the delay topic that the copy comes from."""
-    by_aliases = {frozenset(each.topic.rules.aliases): Protocol(each.topic.rules.aliases) for each in scene.judged}
-    if len(by_aliases) == 1:
-        return next(iter(by_aliases.values())).user(headers)
+    """Return the headers that came from the producer, by the aliases of the delay topic that the copy comes from.
+
+    Where that topic counts attempts, the headers that tell the attempt follow.
+    """
+    forms = {_form(each): _user_headers_of(headers, each) for each in scene.judged}
+    if len(forms) == 1:
+        return next(iter(forms.values()))
     chosen = f.when(f.col("slot") == NO_SLOT, headers)
     first_slot = 0
     for each in scene.judged:
-        own = by_aliases[frozenset(each.topic.rules.aliases)].user(headers)
+        own = forms[_form(each)]
         chosen = chosen.when(f.col("slot").between(first_slot, first_slot + each.partitions - 1), own)
         first_slot += each.partitions
     return chosen.otherwise(headers)
+
+
+def _form(judged: Judged) -> tuple[frozenset[Alias], bool]:
+    """Return the settings on which the headers of a copy depend."""
+    return frozenset(judged.topic.rules.aliases), judged.topic.rules.retry is not None
+
+
+def _user_headers_of(headers: Column, judged: Judged) -> Column:
+    user = Protocol(judged.topic.rules.aliases).user(headers)
+    return user if judged.topic.rules.retry is None else Attempts.told(user, headers)
+
+
+def _attempts_of(judged: Judged) -> Attempts | None:
+    rules = judged.topic.rules
+    return None if rules.retry is None else Attempts(rules.retry, rules.default_target, rules.allowed_targets)
 
 
 def _placed(parsed: DataFrame, scene: Scene, *kept: str) -> DataFrame:

@@ -100,6 +100,10 @@ class Protocol:
             self._of(control, HeaderRole.TO), lambda each: f.coalesce(each["value"].cast("string"), f.lit(""))
         )
 
+    def names_time(self, control: Column) -> Column:
+        """Return true if the record names a time, even one that cannot be read."""
+        return f.size(f.concat(self._of(control, HeaderRole.AT), self._of(control, HeaderRole.AFTER))) > 0
+
     def has_id(self, control: Column) -> Column:
         """Return true if the record has an id by which it can be cancelled."""
         return f.size(self._of(control, HeaderRole.ID)) > 0

@@ -118,15 +118,12 @@ def _edges(
 
 
 def targets_of(topic: DelayTopic, existing: Iterable[str]) -> list[str]:
-    """Return the topics of the cluster that a delay topic may release to, by its default target and its allow-list."""
+    """Return the topics of the cluster that a delay topic may release to: its own ones, and those on its allow-list."""
     rules = topic.rules
+    own = {rules.default_target, "" if rules.retry is None else rules.retry.dead_letter}
     candidates = (name for name in existing if not name.startswith("__") and name not in rules.forbidden_targets)
     patterns = rules.allowed_targets
-    return [
-        name
-        for name in candidates
-        if name == rules.default_target or any(fnmatchcase(name, pattern) for pattern in patterns)
-    ]
+    return [name for name in candidates if name in own or any(fnmatchcase(name, pattern) for pattern in patterns)]
 
 
 def receipts_of(topics: Iterable[DelayTopic], existing: Iterable[str], say: Callable[[str], None]) -> list[str]:

@@ -107,6 +107,8 @@ def _folds(scene: Scene) -> list[Column]:
         f.max(f.when(sent, 1)).alias("sent"),
         f.max(f.when(sent, at_ms)).alias("due_ms"),
         f.max("sent_ms").alias("sent_ms"),
+        # The wait of an attempt may be shortened.
+        f.coalesce(f.max("sooner_ms"), f.lit(0).cast(_LONG)).alias("sooner_ms"),
         # In a burst a record leaves at a time of its own, after the requested one.
         f.coalesce(f.max("spread_ms"), f.lit(0).cast(_LONG)).alias("spread_ms"),
         f.max(f.when(sent, f.col("released"))).alias("as_released"),
@@ -211,7 +213,7 @@ def _flags(scene: Scene) -> list[Column]:
     names_no_schedule = _has(CANCELS) & (f.col("names") > 0) & ~f.col("has_moved")
     malformed = (f.col("malformed") > 0) | (f.col("no_receipt") > 0) | names_no_schedule
     flags = {
-        "early": sent & legible & (f.col("first_ms") < due_ms + f.col("spread_ms")),
+        "early": sent & legible & (f.col("first_ms") < due_ms - f.col("sooner_ms") + f.col("spread_ms")),
         "altered": sent & (_true(released_as) | _true(rejected_as) | malformed),
         "astray": sent & _has(WANTS) & any_of(strange),
         "untimed": sent & (f.col("create_time") == 1),

@@ -7,6 +7,7 @@ from index.protocol.occurrences import COUNTED_AT_MOST
 from index.protocol.readers import MAX_HOPS, MAX_ID_BYTES
 from index.protocol.recurring import MAX_TEXT_BYTES
 from index.protocol.times import INT64_MAX
+from index.rules.retrying import MAX_ATTEMPTS
 from index.rules.rules_stored import MIN_PERIOD_MS
 from index.rules.spreading import MAX_SPREAD_MS
 from index.rules.targets import MAX_TOPIC_CHARS
@@ -45,6 +46,7 @@ LIMITS: Final = [
     ("missed occurrences by cron that are counted", f"{COUNTED_AT_MOST:,}", "the others are not counted"),
     ("headers of a record", f"{MAX_HEADERS:,}", "`UNREADABLE`"),
     ("routers in a row that a record without a time passes", str(MAX_HOPS), "rejected: a loop"),
+    ("attempts of a record", f"{MAX_ATTEMPTS:,}", "`INVALID_SCHEDULE`"),
     ("name of a topic", f"{MAX_TOPIC_CHARS} characters", "no target"),
     ("`spread`", f"`{format_duration(MAX_SPREAD_MS)}`", "refused"),
     ("a duration of the configuration or a policy", f"`{format_duration(MAX_DURATION_MS)}`", "refused"),

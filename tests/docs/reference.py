@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from index.named.receipts import ControlOutcome
-from index.protocol.schedule import Reason
+from index.protocol.schedule import ATTEMPT_LABELS, Reason
 from sidecar.cli.options import DONE, FAILED, WRONG_USAGE
 from sidecar.cli.program import PROGRAM, cli
 from sidecar.engine.ownership.status import BOUND_NAMES, PartitionState
@@ -79,6 +79,7 @@ def label_values() -> str:
         ("delay_router_receipts_total", "outcome", [*ControlOutcome]),
         ("delay_router_records_rejected_total", "reason", [*Reason]),
         ("delay_router_pending_by_due", "within", BOUND_NAMES),
+        ("delay_router_attempts_total", "attempt", ATTEMPT_LABELS),
     ]
     return table_of(
         ("metric", "label", "values"),

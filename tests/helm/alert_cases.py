@@ -31,6 +31,9 @@ HEALTHY: Final[dict[str, str]] = {
     'delay_router_release_lateness_seconds_bucket{instance="a",topic="t",le="+Inf"}': "0+1000x240",
     'delay_router_records_indexed_total{instance="a",topic="t"}': "0+1000x240",
     'delay_router_records_rejected_total{instance="a",topic="t",reason="INVALID_SCHEDULE"}': "0+10x240",
+    # One record that cannot be handled is no fault of the consumer.
+    'delay_router_attempts_total{instance="a",topic="t",attempt="1"}': "0+10x240",
+    'delay_router_attempts_exhausted_total{instance="a",topic="t"}': "0+0x60 1+0x179",
     'delay_router_transactions_total{instance="a",topic="t",outcome="committed"}': "0+600x240",
     'delay_router_transactions_total{instance="a",topic="t",outcome="aborted"}': "0+6x240",
     # A connection is lost sometimes, and all of them when the brokers are restarted one by one.
@@ -164,6 +167,12 @@ FAULTS: Final = (
         # No record was ever accepted, so the counter of accepted records does not exist.
         "DelayRouterRejecting",
         {'delay_router_records_rejected_total{instance="a",topic="other",reason="TARGET_MISSING"}': "0+1x240"},
+        fires_at=20,
+        silent_at=8,
+    ),
+    Fault(
+        "DelayRouterAttemptsExhausted",
+        {'delay_router_attempts_exhausted_total{instance="a",topic="t"}': "0+1x240"},
         fires_at=20,
         silent_at=8,
     ),

@@ -35,6 +35,7 @@ MAY_BE_EMPTY: Final = {
     "Retention: needed and kept": {"A", "B"},  # everything is sealed with its payload; a topic may be kept for ever
     # Nothing is cancelled here.
     "Receipts, cancelled, masked": {"A", "B"},
+    "Attempts": {"A", "B"},  # no attempts are counted
 }
 """The queries that rightly return nothing here, by panel."""
 

@@ -75,7 +75,7 @@ class Answers:
         require(not moved, f"moved, and no receipt tells of it: {moved}")
         require(not self._unwritten, f"moved by receipts, and nothing is appended: {self._unwritten}")
         log_end = max(self._produced, default=-1) + 1
-        for offset, _, _, _ in transaction.left:
+        for offset, *_ in transaction.left:
             if offset not in rejected:
                 self._not_in_spite(self._produced[offset])
                 self._log_end_as_left[offset] = log_end

@@ -2,17 +2,19 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from fractions import Fraction
+from math import ceil
 from typing import NamedTuple
 
 from index.protocol.record import Record
-from index.rules.rules import Rules
+from index.rules.rules import Retry, Rules
 from snapshots.envelope import Kind, kind_of, unwrap
 from snapshots.proto import state_pb2
 from snapshots.state.state import PROGRESS_KEY, RULES_KEY
 from tests.simulation.answers import Answers
 from tests.simulation.refusing import Refusing
 from tests.simulation.violation import Violation, require
-from tests.simulation.workload import MINUTE_MS
+from tests.simulation.workload import DEFAULT_TARGET, MINUTE_MS
 from tests.simulation.world import REJECTED, Left, Produced, Transaction
 
 __all__ = ["Checker", "Violation"]
@@ -21,6 +23,9 @@ Place = tuple[int, int]
 
 _GOLDEN = 11400714819323198485
 """2**64 divided by the golden ratio."""
+
+_PLASTIC = 13925035116211876495
+"""2**64 divided by the plastic number."""
 
 
 class Numbers(NamedTuple):
@@ -32,18 +37,22 @@ class Numbers(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """The settings of an epoch of rules that delay a record in addition to its own headers."""
+    """The settings of an epoch of rules that delay a record in addition to its own headers, or count its attempts."""
 
     delay_ms: int
     spread_ms: int
     spreads_ms: Mapping[str, int]
+    allowed: frozenset[str]
+    retry: Retry | None
 
     @classmethod
     def of(cls, rules: bytes) -> "Waits":
         """Read the settings from the stored rules."""
         told = json.loads(rules)
         own = {rule[0]: rule[3] for rule in told.get("target_rules", []) if rule[3:]}
-        return cls(told.get("delay_ms", 0), told.get("spread_ms", 0), own)
+        retry = Retry(**told["retry"]) if "retry" in told else None
+        allowed = frozenset(told["allowed_targets"])
+        return cls(told.get("delay_ms", 0), told.get("spread_ms", 0), own, allowed, retry)
 
 
 class Checker:
@@ -92,17 +101,19 @@ class Checker:
         self._note_waits(transaction)
         self._answers.follow(transaction)
         for left in transaction.left:
-            offset, topic, written, _ = left
+            offset, topic, written, *_ = left
             record = self._produced[offset]
             is_whole = written is None or _is_of(written, record)
             require(is_whole or self._is_rightly_shortened(left, record), f"{offset} altered: {written}, not {record}")
             require(offset not in self._left, f"{offset} left twice, to {self._left.get(offset)} and to {topic}")
             self._left[offset] = topic
             self._rightly(record, topic, transaction.begun_ms)
+            if topic != REJECTED:
+                wanted = _attempt_of(record, self._waits_at(offset).retry)
+                found = None if left.attempt is None else left.attempt[:2]
+                require(found == wanted, f"{offset} released as attempt {found}, and is {wanted}")
         self._series_go_on(transaction)
-        released = [
-            self._place(self._produced[offset]) for offset, topic, _, _ in transaction.left if topic != REJECTED
-        ]
+        released = [self._place(self._produced[offset]) for offset, topic, *_ in transaction.left if topic != REJECTED]
         in_time = [place for place in released if place > before.watermark]
         require(in_time == sorted(in_time), f"not in order: {in_time}")
 
@@ -144,17 +155,22 @@ class Checker:
             return
         is_right = any(_acceptable(record, rules) for rules in self._rules_used)
         require(is_right, f"{record.offset} released, but wrong by all rules there were")
-        require(topic == record.target, f"{record.offset} went to {topic}, not {record.target}")
+        target = self._target(record)
+        require(topic == target, f"{record.offset} went to {topic}, not {target}")
         early_us = self._due_us(record) + self._shift_ms(record) * 1_000 - begun_ms * 1_000
         require(early_us <= 0, f"{record.offset} released {early_us} us early")
 
     def _may_be_rejected(self, record: Produced) -> bool:
-        return not all(_acceptable(record, rules) for rules in self._rules_used)
+        if not all(_acceptable(record, rules) for rules in self._rules_used):
+            return True
+        # An attempt goes where the rules of its offset say, and other rules may hold when it is due.
+        target, are_counted = self._target(record), any(rules.retry is not None for rules in self._rules_used)
+        return are_counted and not all(target in _targets_by(rules) for rules in self._rules_used)
 
     def _may_be_refused(self, record: Produced) -> bool:
         """Say whether brokers have refused the record at some time, or would have."""
-        is_unknown = record.target in self._refusing.were_gone
-        return is_unknown or self._refusing.is_too_large(record.target, _whole(record))
+        target = self._target(record)
+        return target in self._refusing.were_gone or self._refusing.is_too_large(target, _whole(record))
 
     def _is_rightly_shortened(self, left: Left, record: Produced) -> bool:
         """Say whether a rejected record lacks parts only, names each of them, and is too large with all of them."""
@@ -189,7 +205,18 @@ class Checker:
         return next(waits for start, waits in reversed(self._waits) if start <= offset)
 
     def _due_us(self, record: Produced) -> int:
-        return _due_by(record, self._waits_at(record.offset).delay_ms)
+        waits = self._waits_at(record.offset)
+        if waits.retry is None:
+            return _due_by(record, waits.delay_ms)
+        due_us = _due_by_attempt(record, waits.retry)
+        if record.due_us or not record.legible or not due_us:
+            return due_us
+        most_ms = (due_us // 1_000 - record.timestamp_ms) * waits.retry.jitter // 1_000
+        return due_us - record.offset * _PLASTIC % 2**64 * most_ms // 2**64 * 1_000
+
+    def _target(self, record: Produced) -> str:
+        waits = self._waits_at(record.offset)
+        return _target_of(record, waits.retry, waits.allowed)
 
     def _shift_ms(self, record: Produced) -> int:
         """Return the time between due time and release: by offset and target, or 0 for a record that was past when
@@ -198,7 +225,7 @@ class Checker:
         due_us, waits = self._due_us(record), self._waits_at(record.offset)
         if not due_us or -(-due_us // 1_000) <= record.timestamp_ms:
             return 0
-        span_ms = waits.spreads_ms.get(record.target, waits.spread_ms)
+        span_ms = waits.spreads_ms.get(self._target(record), waits.spread_ms)
         return record.offset * _GOLDEN % 2**64 * span_ms // 2**64
 
     def _place(self, record: Produced) -> Place:
@@ -257,11 +284,58 @@ def _acceptable(record: Produced, rules: Rules) -> bool:
     """Say whether a record is valid by one set of rules, without a call of the shipped decision."""
     if record.named is not None and record.named.action == "cancel":
         return record.legible
+    if rules.retry is not None:
+        return _acceptable_attempt(record, rules, rules.retry)
     is_moving = record.named is not None and record.named.action == "move"
     delay_us = _due_by(record, rules.delay_ms) - record.timestamp_ms * 1_000
     short_enough = not rules.max_delay_ms or delay_us <= rules.max_delay_ms * 1_000
     allowed = is_moving or record.target == rules.default_target or record.target in rules.allowed_targets
-    return record.legible and short_enough and allowed
+    return record.legible and not record.attempts_most and short_enough and allowed
+
+
+def _targets_by(rules: Rules) -> set[str]:
+    dead_letter = [] if rules.retry is None else [rules.retry.dead_letter]
+    return {rules.default_target, *rules.allowed_targets, *dead_letter}
+
+
+def _acceptable_attempt(record: Produced, rules: Rules, retry: Retry) -> bool:
+    attempt = _attempt_of(record, retry)
+    if attempt is None or record.attempts_made < 0 or record.unreadable_to is not None:
+        return False
+    if attempt[1]:
+        return True
+    delay_us = _due_by_attempt(record, retry) - record.timestamp_ms * 1_000
+    short_enough = not rules.max_delay_ms or delay_us <= rules.max_delay_ms * 1_000
+    target = _target_of(record, retry, frozenset(rules.allowed_targets))
+    return record.legible and short_enough and (target == rules.default_target or target in rules.allowed_targets)
+
+
+def _attempt_of(record: Produced, retry: Retry | None) -> tuple[int, bool] | None:
+    """Return the number of the attempt, and whether none is left; None where attempts are not counted."""
+    if retry is None:
+        return None
+    is_exhausted = record.attempts_made >= (record.attempts_most or retry.attempts)
+    return (record.attempts_made, True) if is_exhausted else (record.attempts_made + 1, False)
+
+
+def _target_of(record: Produced, retry: Retry | None, allowed: Collection[str]) -> str:
+    attempt = _attempt_of(record, retry)
+    if retry is None or attempt is None:
+        return record.target
+    if attempt[1]:
+        return retry.dead_letter
+    return record.came_from if record.target == DEFAULT_TARGET and record.came_from in allowed else record.target
+
+
+def _due_by_attempt(record: Produced, retry: Retry) -> int:
+    """Return the due time of a record in us, with the whole wait of its attempt if it names no time."""
+    attempt = _attempt_of(record, retry)
+    if attempt is None or attempt[1]:
+        return 0
+    if record.due_us or not record.legible:
+        return record.due_us
+    exact = Fraction(retry.first_ms) * Fraction(retry.factor, 1_000) ** (attempt[0] - 1)
+    return (record.timestamp_ms + min(ceil(exact), retry.max_ms)) * 1_000
 
 
 def _due_by(record: Produced, delay_ms: int) -> int:

@@ -601,7 +601,7 @@ def _left(transaction: Transaction, log: DelayLog) -> list[Left]:
     The content of each record identifies it, so that a wrong record in its place is noticed.
     """
     released = [
-        Left(_named(record, log), target, record)
+        Left(_named(record, log), target, record, attempt=schedule.attempt)
         for _, _, (schedule, _, record) in transaction.released
         for target in schedule.targets
     ]

@@ -34,7 +34,9 @@ from tests.simulation.workload import (
     DEFAULT_TARGET,
     IDS,
     LONGEST_DELAY_MS,
+    RETRIES,
     TARGETS,
+    append_attempts,
     append_chain,
     append_named,
     append_recurring,
@@ -98,6 +100,9 @@ CHAIN_SHARE = 0.5
 DELAY_SHARE = 0.25
 """The share of runs in which some rules give records without a time a delay."""
 
+RETRY_SHARE = 0.5
+"""The share of the runs without series and ids in which some rules count attempts."""
+
 SPREAD_SHARE = 0.15
 """The share of runs in which some rules spread bursts."""
 
@@ -151,6 +156,8 @@ class Run:
         limits = replace(SMALL, max_pages=random.Random(f"{seed}, pages").choice([-1, 2, 100, 100]))
         self._spreading = random.Random(f"{seed}, spreads")
         self._spreads_ms = [0, 15, 60] if self._spreading.random() < SPREAD_SHARE else [0]
+        self._retrying = random.Random(f"{seed}, retries")
+        self._retries = not (self._recurs or self._names) and self._retrying.random() < RETRY_SHARE
         self._rules_used = [self._some_rules()]
         # A random generator of its own, so that the rest of the run stays the same without it.
         forgetting = random.Random(f"{seed}, forgets")
@@ -280,6 +287,8 @@ class Run:
             append_named(self._named, self._clock.now_ms, self._around.log, self._delays_ms)
             if self._around.refuses_moves:
                 append_chain(self._chaining, self._clock.now_ms, self._around.log)
+        if self._retries:
+            append_attempts(self._retrying, self._clock.now_ms, self._around.log)
         if self._unreadable is not None and self._unreadable.random() < UNREADABLE_CHANCE:
             self._around.log.append_unreadable(self._unreadable.randint(1, 3))
         self._note(f"appended up to {self._around.log.end}")
@@ -360,6 +369,7 @@ class Run:
             recurring=self._recurs,
             delay_ms=delay_ms,
             spread_ms=self._spreading.choice(spreads_ms),
+            retry=self._retrying.choice([None, *RETRIES]) if self._retries else None,
             of_target_ms=self._spreading.choice([None, *spreads_ms]) if any(spreads_ms) else None,
         )
 

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from index.rules.rules import Rules, TargetRule
+from index.rules.rules import Retry, Rules, TargetRule
 from tests.simulation.world import START_MS, DelayLog, Named, Produced, Series
 
 DEFAULT_TARGET = "out"
 TARGETS = ("a", "b")
+DEAD_LETTER = "dead"
+RETRIES = (Retry(10, 2_000, 100, 500, 3, DEAD_LETTER), Retry(30, 1_500, 60, 0, 2, DEAD_LETTER))
 LONGEST_DELAY_MS = 3_000
 SHORTEST_PERIOD_MS = 10
 MINUTE_MS = 60_000
@@ -25,6 +27,7 @@ def some_rules(
     delay_ms: int = 0,
     spread_ms: int = 0,
     of_target_ms: int | None = None,
+    retry: Retry | None = None,
 ) -> Rules:
     """Return rules that vary in the decision at indexing and in the checks that are repeated at release.
 
@@ -40,6 +43,7 @@ def some_rules(
         delay_ms=delay_ms,
         spread_ms=spread_ms,
         target_rules=() if of_target_ms is None else (TargetRule(TARGETS[0], spread_ms=of_target_ms),),
+        retry=retry,
     )
 
 
@@ -124,6 +128,28 @@ def append_named(rng: random.Random, now_ms: int, log: DelayLog, delays_ms: Sequ
         own = plain.headers if is_schedule else [each for each in plain.headers if each[0] == "trace"]
         named = Named(deliver_id, action, if_due_ms)
         log.records.append(replace(plain, headers=[*own, *headers], legible=legible, due_us=due_us, named=named))
+        log.end += 1
+
+
+def append_attempts(rng: random.Random, now_ms: int, log: DelayLog) -> None:
+    """Append some records that consumers have sent back, and some whose count of attempts nobody can read."""
+    for _ in range(rng.randint(1, 4)):
+        plain = _record(rng, log.end, now_ms, now_ms * 1_000 + _delay_us(rng))
+        if rng.random() < 0.6:
+            headers = [each for each in plain.headers if not each[0].startswith("deliver-a")]
+            plain = replace(plain, headers=headers, due_us=0, legible=True)
+        made, most = rng.choice([0, 0, 1, 1, 2, 3, -1]), rng.choice([0, 0, 0, 1, 4])
+        came_from = rng.choice(["", "", *TARGETS])
+        own: list[tuple[str, bytes | None]] = []
+        if made:
+            own.append(("delay-attempt", b"%d" % made))
+        if most:
+            own.append(("deliver-attempts-max", b"%d" % most))
+        if came_from:
+            own.append(("Delay-Target", came_from.encode()))
+        headers = [*own, *plain.headers]
+        counted = replace(plain, headers=headers, attempts_made=made, attempts_most=most, came_from=came_from)
+        log.records.append(counted)
         log.end += 1
 
 

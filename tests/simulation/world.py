@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from index.protocol.headers import Headers
 from index.protocol.record import Record
-from index.protocol.schedule import Rejection
+from index.protocol.schedule import Attempted, Rejection
 from sidecar.engine.ports import Place
 from snapshots.envelope import Kind
 from snapshots.state.series_key import COPY_KEY, decode_copy
@@ -120,6 +120,8 @@ class Produced:
     control that has moved it or an occurrence of its series before it. ``asked_ms`` is the time at which a producer
     wrote the record because of which a router has written this one, or -1 if no producer has asked for this very
     record. ``unreadable_to``: the record stands for a batch that no client can read, from its offset up to that one.
+    ``attempts_made`` are the attempts so far, or -1 if their number cannot be read. ``attempts_most`` is the number of
+    attempts for which the record asks, or 0. ``came_from`` is the target that it says it has come from.
     """
 
     offset: int
@@ -137,6 +139,9 @@ class Produced:
     moved_last: int | None = None
     asked_ms: int | None = None
     unreadable_to: int | None = None
+    attempts_made: int = 0
+    attempts_most: int = 0
+    came_from: str = ""
 
     @property
     def missed_from_ms(self) -> int:
@@ -224,6 +229,7 @@ class Left(NamedTuple):
     topic: str
     record: Record | None = None
     rejection: Rejection | None = None
+    attempt: Attempted | None = None
 
     @property
     def is_refused_at_release(self) -> bool:

@@ -13,6 +13,7 @@ mistake:
 * :mod:`.wrong_ids`: pages of ids
 * :mod:`.wrong_moving`: moved schedules
 * :mod:`.wrong_spreading`: spread bursts
+* :mod:`.wrong_retrying`: attempts
 * :mod:`.wrong_doubts`: places in doubt
 * :mod:`.wrong_refusing`: records that brokers refuse, and batches that nobody can read
 """
@@ -51,6 +52,7 @@ from tests.simulation import (
     wrong_owning,
     wrong_recurring,
     wrong_refusing,
+    wrong_retrying,
     wrong_spreading,
 )
 from tests.simulation.host import SimulatedTransactions
@@ -388,6 +390,7 @@ ALL: tuple[type[Wrong], ...] = (
     *wrong_ids.ALL,
     *wrong_moving.ALL,
     *wrong_spreading.ALL,
+    *wrong_retrying.ALL,
     *wrong_doubts.ALL,
     *wrong_refusing.ALL,
 )

@@ -1,14 +1,19 @@
 """Tests of due times, targets and digests computed by Spark, compared with the router and the auditor."""
 
 import random
+from fractions import Fraction
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from index.protocol.headers import PRESETS, Alias, HeaderRole, Unit
-from index.rules.rules import Rules, Schedule
+from index.protocol.released_headers import ReleasedHeaders, attempt_headers
+from index.rules.rules import Retry, Rules, Schedule
+from sidecar.dev.audit import AttemptRules, AuditedRecord
 from sidecar.dev.audit import record as single
+from sidecar.dev.audit.attempts import AuditedAttempt
+from spark_backfill.audit.attempts import Attempts
 from spark_backfill.audit.protocol import (
     AT_ONCE,
     UNREADABLE,
@@ -256,3 +261,48 @@ def test_only_a_record_with_one_header_is_a_mark_of_what_was_driven_again(spark:
     mark: Header = ("delay-redriven-offsets", b"1-3")
     found = rows(spark, [[mark], [mark, mark], [("a", None), mark], [("a", b"")], []])
     assert [row[0] for row in found.select(is_redrive_mark(f.col("headers"))).collect()] == [True, *[False] * 4]
+
+
+RETRY = Retry(1_000, 1_500, 4_000, 100, 4, "dead")
+ATTEMPTED: list[list[Header]] = [
+    [],
+    [("trace", b"1"), ("delay-attempt", b"1"), ("delay-target", b"a"), ("trace", None)],
+    [("Delay-Attempt", b"3"), ("delay-target", b"b.eu")],
+    [("delay-attempt", b"3"), ("delay-target", b"elsewhere"), ("deliver-after", b"5")],
+    [("delay-attempt", b"2"), ("deliver-to", b"a"), ("deliver-at", None)],
+    [("delay-attempt", b"4"), ("delay-target", b"a"), ("deliver-to", b"b.x"), ("deliver-at", b"soon")],
+    [("delay-attempt", b"9"), ("deliver-attempts-max", b"12"), ("delay-attempts-exhausted", b"4")],
+    [("deliver-attempts-max", b"0")],
+    [("delay-attempt", b"1001")],
+    [("delay-attempt", b"x")],
+    [("delay-attempt", None)],
+    [("delay-attempt", b"1"), ("delay-attempt", b"1")],
+]
+
+
+def test_attempts_are_those_of_the_router_and_of_the_auditor(spark: SparkSession) -> None:
+    rules = Rules("d", "out", ("a", "b.*"), retry=RETRY)
+    terms = AttemptRules(1_000, Fraction(3, 2), 4_000, Fraction(1, 10), 4, "dead", frozenset({"a", "b.eu", "b.x"}))
+    attempts, protocol, headers = Attempts(RETRY, "out", ("a", "b.*")), Protocol(), f.col("headers")
+    control, user = protocol.control(headers), protocol.user(headers)
+    found = rows(spark, ATTEMPTED).select(
+        attempts.due_ms(protocol, headers, control, f.col("timestamp_ms")),
+        attempts.sooner_ms(protocol, headers, control),
+        attempts.targets(protocol.targets(control), headers),
+        attempts.to_be_told(user, headers),
+    )
+    for given, (due_ms, sooner_ms, targets, wanted) in zip(ATTEMPTED, found.collect(), strict=True):
+        decision = rules.decide(given, SENT_MS)
+        read = AuditedAttempt.of(AuditedRecord("d", 0, 0, b"k", b"v", given, SENT_MS), "out", terms)
+        if not isinstance(decision, Schedule):
+            assert due_ms == read.to_ms == UNREADABLE, given
+            continue
+        assert (due_ms, due_ms - sooner_ms) == (decision.due_ms, read.from_ms), given
+        assert tuple(targets) == decision.targets == read.targets, given
+        assert decision.attempt is not None
+        assert sooner_ms == decision.attempt.jitter_ms, given
+        released = ReleasedHeaders(rules.stripped, "d/0/").of(given, decision.due_ms, 0, SENT_MS, None)
+        copy = attempt_headers(released, decision.attempt, decision.targets[0])
+        kept = Attempts.told(protocol.user(headers), headers)
+        (told,) = rows(spark, [copy]).select(kept).collect()[0]
+        assert [(each["key"], each["value"]) for each in told] == [(each["key"], each["value"]) for each in wanted]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from index.named.receipts import Receipt
 from index.partition.batch import Batch
 from index.pending.pending import Entry
-from index.protocol.schedule import Rejection
+from index.protocol.schedule import Attempted, Rejection
 from sidecar.engine.payload.records import Payload, Refused, Scheduled, size_of, transaction_bytes
 from sidecar.engine.release.moving import Moves
 from sidecar.engine.release.occurring import Recurring
@@ -119,6 +119,11 @@ class Released:
             for target in targets:
                 counts[target] += count
         return counts
+
+    def attempts(self) -> list[Attempted]:
+        """Return the attempts of released records, where attempts are counted."""
+        found = [payload[0][8] for _, _, payload in self.screened.released]
+        return [attempt for attempt in found if attempt is not None]
 
     def by_outcome(self) -> Counter[str]:
         """Count receipts by outcome."""
