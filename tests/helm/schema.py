@@ -14,7 +14,8 @@ from pydantic.fields import FieldInfo
 from sidecar.config.delay_topic import AliasConfig, DelayTopicConfig
 from sidecar.config.librdkafka_keys import HARMLESS
 from sidecar.config.model import RouterConfig
-from sidecar.config.units import DurationMs, SizeBytes
+from sidecar.config.retry import RetryConfig
+from sidecar.config.units import DurationMs, SizeBytes, Thousandths
 
 FILE: Final = Path(__file__).parents[2] / "helm" / "delay-router" / "values.schema.json"
 
@@ -64,6 +65,10 @@ def _kind(field: FieldInfo) -> dict[str, Any]:
     for mark in field.metadata:
         if mark in _PATTERNS:
             return {"type": "string", "pattern": _PATTERNS[mark]}
+    if typing.get_args(Thousandths)[1] in field.metadata:
+        return {"type": "number"}
+    if field.annotation is RetryConfig:
+        return _section(RetryConfig)
     if typing.get_origin(field.annotation) is typing.Literal:
         return {"enum": list(typing.get_args(field.annotation))}
     if typing.get_origin(field.annotation) is tuple:

@@ -69,13 +69,14 @@ def test_a_record_that_fails_twice_comes_back_and_a_spent_one_goes_to_the_dead_l
 
 @pytest.mark.parametrize("headers", [[("delay-attempt", b"many")], [("delay-attempt", b"1")] * 2])
 def test_a_forged_count_is_rejected_and_others_go_on(stage: Stage, headers: list[Header]) -> None:
-    delay, out, _, dead = retrying(stage)
+    delay, out, other, dead = retrying(stage)
     with stage.router() as router:
         router.start_and_wait()
         stage.send(delay, *headers)
         stage.send(delay, ("delay-attempt", b"1000"))
         stage.send(delay, ("deliver-after", b"1"), ("deliver-attempts-max", b"1"))
-        (released,) = stage.wait_records(out, 1)
+        stage.send(delay, ("deliver-after", b"1"), ("deliver-to", out.encode()), ("deliver-to", other.encode()))
+        released = [*stage.wait_records(out, 2), *stage.wait_records(other, 1)]
         stage.wait_records(dead, 1)
         (rejected,) = stage.wait_records(f"{delay}.rejected", 1)
         counts = [
@@ -83,9 +84,11 @@ def test_a_forged_count_is_rejected_and_others_go_on(stage: Stage, headers: list
             router.metric(f'attempts_exhausted_total{{topic="{delay}"}}'),
         ]
         assert router.stop() == 0
-    assert header(released, "delay-attempt") == b"1"
+    assert [told(each) for each in released] == [
+        {"delay-attempt": b"1", "delay-target": topic.encode()} for topic in (out, out, other)
+    ], "each copy has its own target"
     assert header(rejected, "delay-error") in (b"INVALID_SCHEDULE", b"AMBIGUOUS_HEADER")
-    assert counts == [1, 1]
+    assert counts == [2, 1]
     assert stage.settle().ok
 
 
