@@ -47,7 +47,6 @@ from index.protocol.headers import (
     Headers,
     lowered,
 )
-from index.protocol.readers import parse_number
 from index.protocol.rejections import rank, unreadable
 from index.protocol.schedule import (
     AT_ONCE,
@@ -59,7 +58,7 @@ from index.protocol.schedule import (
     Schedule,
     schedule_of,
 )
-from index.protocol.times import INT64_MAX
+from index.protocol.times import INT64_MAX, parse_number
 from index.rules.targets import topic_of
 
 MAX_ATTEMPTS: Final = 1_000

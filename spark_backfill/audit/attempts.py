@@ -30,12 +30,29 @@ _HEADERS: Final = "array<struct<key:string,value:binary>>"
 class RetryTerms(Protocol):
     """The retry of a delay topic; factor and jitter are in thousandths."""
 
-    first_ms: int
-    factor: int
-    max_ms: int
-    jitter: int
-    attempts: int
-    dead_letter: str
+    @property
+    def first_ms(self) -> int:
+        """Wait of the first attempt."""
+
+    @property
+    def factor(self) -> int:
+        """Growth of the wait from one attempt to the next."""
+
+    @property
+    def max_ms(self) -> int:
+        """Longest wait."""
+
+    @property
+    def jitter(self) -> int:
+        """Largest part by which a wait is shortened."""
+
+    @property
+    def attempts(self) -> int:
+        """Attempts of a record that asks for no other number."""
+
+    @property
+    def dead_letter(self) -> str:
+        """Target of records without an attempt left."""
 
 
 class Attempts:

@@ -17,7 +17,7 @@ _ANYTHING: tuple[Any, ...] = (
 
 def _entry(dice: random.Random) -> Any:
     headers = [(dice.choice(["a", "deliver-at", "delay-source"]), b"1") for _ in range(dice.randrange(4))]
-    schedule = (1, ("t",), -1, KEEP_KEY, None, False, -1, 0)
+    schedule = (1, ("t",), -1, KEEP_KEY, None, False, -1, 0, None)
     return (dice.choice([0, 1, 2**50]), dice.randrange(2**63), (schedule, 1, (b"k", b"v", headers, 7)))
 
 

@@ -109,7 +109,7 @@ class PartitionWriter:
             for target in targets:
                 own = target in own_modes
                 at_ms = _timestamp(own_modes[target], due_ms, timestamp_ms) if own else timestamp
-                copied = released if attempt is None else attempt_headers(released, attempt, target)
+                copied: Any = released if attempt is None else attempt_headers(released, attempt, target)
                 try:
                     produce(target, value, key, partition, on_delivery, None, at_ms, copied)
                 except BufferError:
