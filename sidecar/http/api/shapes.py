@@ -236,7 +236,7 @@ class PolicyChangesAnswer(Answer):
 class Effective(Answer):
     """A value in force."""
 
-    value: Annotated[Any, WithJsonSchema({"type": ["string", "boolean", "integer", "array"]})]
+    value: Annotated[Any, WithJsonSchema({"type": ["string", "boolean", "integer", "array", "object"]})]
     origin: str = Field(description="The scope that sets it, or configuration")
 
 
