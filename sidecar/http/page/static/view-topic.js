@@ -162,5 +162,6 @@ const holdsTable = (values) =>
 /** A value of a policy as people write it. */
 export function shown(value) {
   if (Array.isArray(value)) return value.length ? value.join(", ") : "none";
+  if (typeof value === "object" && value !== null) return JSON.stringify(value);
   return value === "" ? "none" : String(value);
 }
