@@ -135,6 +135,12 @@ def configuration_findings(config: Config) -> Iterator[Finding]:
                 "has a delay for records without headers, and no default_target: they will be rejected",
                 f"set default_target for {topic.name}",
             )
+        elif topic.dead_letter and not topic.default_target:
+            yield warn(
+                f"delay topic {topic.name}",
+                "counts attempts, and has no default_target: a record that names no target will be rejected",
+                f"set default_target for {topic.name}",
+            )
 
 
 def _topic(config: Config, topic: DelayTopicConfig, answers: Mapping[str, Described]) -> Iterator[Finding]:

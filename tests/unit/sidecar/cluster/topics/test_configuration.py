@@ -14,6 +14,11 @@ from sidecar.config.model import Config
         ({"default_target": "t", "delay": "5m"}, []),
         ({"allowed_targets": ["t"]}, []),
         ({"allowed_targets": ["t"], "delay": "5m"}, ["has a delay for records without headers, and no default_target"]),
+        (
+            {"allowed_targets": ["t"], "retry": {"attempts": 1, "dead_letter": "dead"}},
+            ["counts attempts, and has no default_target"],
+        ),
+        ({"default_target": "t", "retry": {"attempts": 1, "dead_letter": "dead"}}, []),
         ({"delay": "5m"}, ["has neither default_target nor allowed_targets"]),
     ],
 )

@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from sidecar.dev.audit import AT_ONCE, UNREADABLE, AttemptRules, AuditedRecord, AuditReport, check_order, join
-from sidecar.dev.audit.__main__ import main
+from sidecar.dev.audit.__main__ import _retry, main
 from sidecar.dev.audit.record import Header, due_ms
 from tests.support.audit_records import (
     AFTER,
@@ -369,6 +369,17 @@ def test_the_command_wants_its_topics(capsys: pytest.CaptureFixture[str]) -> Non
         main(["--bootstrap", "localhost:1", "--delay", "d", "--targets", "t", "--delays-ms", "d=5s"])
     assert caught.value.code == 2
     assert "'5s': write TOPIC=MS" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as caught:
+        main(["--bootstrap", "localhost:1", "--delay", "d", "--targets", "t", "--retries", "d=1s,2,1h,0,8,dead"])
+    assert caught.value.code == 2
+    assert "--retries: write TOPIC=FIRST_MS,FACTOR" in capsys.readouterr().err
+
+
+def test_a_retry_is_read_from_the_shell() -> None:
+    assert _retry("d=1000,1.5,60000,0.1,8,dead,a,b") == (
+        "d",
+        AttemptRules(1_000, Fraction(3, 2), 60_000, Fraction(1, 10), 8, "dead", frozenset({"a", "b"})),
+    )
 
 
 def occurrence(offset: int, number: int, due: int, *, first: int = 0) -> AuditedRecord:
