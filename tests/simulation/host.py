@@ -61,7 +61,7 @@ from tests.simulation.jobs import Watch
 from tests.simulation.process import SimulatedProducer
 from tests.simulation.refusing import TOO_LARGE, Refusing
 from tests.simulation.settings import SimulatedSettings, Surroundings
-from tests.simulation.workload import DEFAULT_TARGET, TARGETS
+from tests.simulation.workload import DEAD_LETTER, DEFAULT_TARGET, TARGETS
 from tests.simulation.world import (
     BACKFILL_PLACE,
     DELAY_PLACE,
@@ -91,6 +91,7 @@ INDISPENSABLE = (SNAPSHOTS_PLACE, BACKFILL_PLACE, (REJECTED, 0))
 """The rejected topic has one partition here; with more, the router would use another partition."""
 
 FREE_PLACES = [(target, 0) for target in (DEFAULT_TARGET, *TARGETS)]
+DEAD_PLACE = DEAD_LETTER, 0
 PLENTY_BYTES = 1 << 40
 READS_AHEAD = 0.3
 ASKS_AGAIN = 0.3
@@ -379,7 +380,7 @@ class SimulatedStanding:
         brokers = self._around.store.brokers
         if missed := brokers.doubts(INDISPENSABLE):
             raise NotYetError(f"in doubt: {[*missed]}")
-        return brokers.doubts([*FREE_PLACES, DELAY_PLACE, RECEIPTS_PLACE])
+        return brokers.doubts([*FREE_PLACES, DEAD_PLACE, DELAY_PLACE, RECEIPTS_PLACE])
 
 
 class SimulatedStaged:

@@ -21,7 +21,7 @@ from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encod
 from tests.simulation import pending
 from tests.simulation.checker import Checker, Violation
 from tests.simulation.forgetting import SHARE, Brokers
-from tests.simulation.host import FREE_PLACES, INDISPENSABLE, TOPIC_ID
+from tests.simulation.host import DEAD_PLACE, FREE_PLACES, INDISPENSABLE, TOPIC_ID
 from tests.simulation.jobs import Job
 from tests.simulation.members import INTERRUPTIONS, Group, Member
 from tests.simulation.process import some_process
@@ -333,7 +333,7 @@ class Run:
             self._note("the state has lost its beginning")
 
     def _let_brokers_be(self) -> None:
-        places = [*FREE_PLACES, DELAY_PLACE, RECEIPTS_PLACE]
+        places = [*FREE_PLACES, DELAY_PLACE, RECEIPTS_PLACE, *([DEAD_PLACE] if self._retries else [])]
         # A place that every release needs must not be in doubt: nothing else could go wrong meanwhile.
         indispensable = [*INDISPENSABLE, STATE_PLACE]
         self._note(self._around.store.brokers.happen(places, indispensable))
