@@ -232,6 +232,35 @@ def test_of_several_moves_in_one_transaction_the_last_is_written_and_each_is_ans
     assert (counts["moved"], counts["answered"], counts["altered"], found.total.violations) == (1, 6, 1, 1)
 
 
+def test_attempts_are_judged_alike(spark: SparkSession, stage: Stage, hand: Hand) -> None:
+    out, dead = stage.target("out"), stage.target("dead")
+    retry = {"first": "200ms", "jitter": 0.5, "attempts": 2, "dead_letter": dead}
+    delay = delay_topic(stage, 1, default_target=out, retry=retry)
+    first: Header = ("delay-attempt", b"1")
+    with stage.router() as router:
+        router.start_and_wait()
+        for headers in ([], [first, ("delay-target", out.encode())], [first, ("deliver-after", b"1")]):
+            stage.send(delay, ("trace", b"1"), *headers)
+        stage.send(delay, ("trace", b"1"), ("delay-attempt", b"2"), ("deliver-to", b"nowhere"))
+        stage.send(delay, ("delay-attempt", b"x"))
+        stage.wait_records(out, 3)
+        stage.wait_records(dead, 1)
+        stage.wait_records(f"{delay}.rejected", 1)
+        assert router.stop() == 0
+    assert_same(audit_stage(spark, stage).total, stage.audit())
+    assert stage.audit().ok
+    wrong, spent, early = stage.send(delay, first), stage.send(delay, ("delay-attempt", b"2")), stage.send(delay)
+    told: Header = ("delay-target", out.encode())
+    hand.write(out, early, first, told)
+    time.sleep(0.5)
+    hand.write(out, wrong, first, told)
+    hand.write(out, spent, ("delay-attempt", b"3"), told)
+    found = audit_stage(spark, stage).total
+    assert_same(found, stage.audit())
+    names = ("released", "early", "altered", "astray", "lost", "rejected")
+    assert [found.counts[name] for name in names] == [6, 1, 2, 1, 1, 1]
+
+
 def test_an_open_transaction_is_waited_for(spark: SparkSession, stage: Stage, hand: Hand) -> None:
     out = stage.target()
     delay = stage.delay(default_target=out)
