@@ -103,6 +103,8 @@ series             the occurrences of a recurring schedule
 hold               keep a due record back while its target is paused, limited or in doubt
 adopt              take over a bucket that a Spark job has built
 doubt              a partition that may hold a transaction which the brokers have forgotten
+retry              the rules by which a delay topic counts the attempts of a record that comes back
+dead-letter topic  the target of records without an attempt left
 late               released after the due time; the lateness is the difference
 policy             settings that may change while routers run
 =================  =====================================================================================
