@@ -26,7 +26,7 @@ one at a time, with their records inside.
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, repeat
-from math import isqrt
+from math import ceil, isqrt, log
 from operator import sub
 from typing import Literal, TypeAlias, TypeVar
 
@@ -121,7 +121,7 @@ def cut_runs(
 
     ``sizes_of`` returns the bytes of each entry of a run, and ``entries`` is the number of entries of the bucket.
     """
-    least = max(isqrt(entries), rules.segment_entries // NEARLY_EMPTY)
+    least = _least(entries, rules)
     gathered: list[Run[P]] = []
     sizes: list[int] = []
     for run in runs:
@@ -131,6 +131,18 @@ def cut_runs(
         if len(sizes) >= MANY * rules.segment_entries:
             gathered = yield from _cut_firsts(gathered, sizes, rules, least, MANY * rules.segment_entries)
     yield from _cut_firsts(gathered, sizes, rules, least, 1)
+
+
+def _least(entries: int, rules: SealRules) -> int:
+    """Return the entries below which a segment goes on behind its time step, in a bucket of so many entries."""
+    return max(isqrt(entries), rules.segment_entries // NEARLY_EMPTY)
+
+
+def count_segments(entries: int, span_ms: int, rules: SealRules, entry_bytes: int) -> int:
+    """Estimate the segments that ``cut`` makes of entries of one size that are due evenly over a span; O(1)."""
+    room = max(min(rules.segment_entries, rules.segment_bytes // entry_bytes), 1)
+    in_step = max(entries * rules.time_step_ms // max(span_ms, rules.time_step_ms), _least(entries, rules))
+    return ceil(entries / in_step) * ceil(min(in_step, entries) / room)
 
 
 def _cut_firsts(
@@ -188,6 +200,15 @@ def _cost(window: Sequence[Bucket]) -> tuple[float, int]:
     sizes = [bucket.stored for bucket in window]
     total = sum(sizes)
     return max(max(sizes) / max(total, 1), LARGEST_SHARE), total
+
+
+def rewrites(seals: float, max_buckets: int) -> float:
+    """Return about how often merges write an entry again, where so many seals fall into the longest delay.
+
+    >>> rewrites(16, max_buckets=24), rewrites(64, max_buckets=24)
+    (0.0, 3.0)
+    """
+    return log(seals, MOST_AT_ONCE) if seals > max_buckets else 0.0
 
 
 def to_write_inline(buckets: Iterable[Bucket], rules: SealRules, watermark: Position = BEFORE_ALL) -> list[Bucket]:

@@ -1,23 +1,33 @@
-"""The commands of operators: ``pending``, ``lookup``, ``find``, ``pause``, ``resume``, ``drain``, ``undrain``."""
+"""The commands of operators, from ``plan`` before the start to ``pending``, ``find``, ``pause`` and ``drain``."""
 
 import math
 import sys
 import time
-from typing import Final
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from index.errors import DelayRouterError
 from sidecar import clock
 from sidecar.cli.options import DONE, FAILED, examples, json_option
-from sidecar.cli.output import pending_chart, print_json, print_sentence, print_table, shown_time
+from sidecar.cli.output import format_bytes, pending_chart, print_json, print_sentence, print_table, shown_time
 from sidecar.cli.side import Desk, SideOptions, complete_topics, side_options, topic_argument
-from sidecar.config.units import format_instant, parse_duration_ms
+from sidecar.config.units import format_instant, parse_duration_ms, parse_size_bytes
+from sidecar.durations import spoken_duration
 from sidecar.operations.status.answers import DueRange, Fate, LookupAnswer, PendingAnswer
 from sidecar.policies.policy import Scope, ScopeKind, target_scope, topic_scope
 
+# Only the command that computes one loads them.
+if TYPE_CHECKING:
+    from sidecar.operations.sizing.capacity import CapacityPlan
+
 LOOK_EVERY_S: Final = 0.5
 WAIT_S: Final = 120.0
+MOST_RECORDS_S: Final = 1_000_000_000
+MOST_PARTITIONS: Final = 1_000_000
+MOST_BROKERS: Final = 10_000
 
 
 @click.command("pending")
@@ -234,3 +244,91 @@ def undrain_command(topic: str, *, chosen: SideOptions) -> None:
     with chosen as operations:
         operations.switch(topic_scope(topic), "drained", on=False)
     click.echo(f"{topic}: served again")
+
+
+def _delay_ms(_: click.Context, __: click.Parameter, given: str) -> int:
+    try:
+        delay_ms = parse_duration_ms(given)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    if not delay_ms:
+        raise click.BadParameter(f"{given!r}: records that do not wait need no router")
+    return delay_ms
+
+
+def _size_bytes(_: click.Context, __: click.Parameter, given: str) -> int:
+    try:
+        size_bytes = parse_size_bytes(f"{given}B" if given.isdigit() else given)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    if not size_bytes:
+        raise click.BadParameter(f"{given!r}: a record has at least one byte")
+    return size_bytes
+
+
+@click.command(
+    "plan",
+    epilog=examples("plan --rate 5000 --delay 7d --size 500 --partitions 12 --brokers 3"),
+)
+@click.option("--rate", "rate_s", type=click.IntRange(1, MOST_RECORDS_S), required=True, help="Records a second.")
+@click.option(
+    "--delay",
+    "delay_ms",
+    required=True,
+    metavar="DURATION",
+    callback=_delay_ms,
+    help="Mean delay of the records: 15m, 7d.",
+)
+@click.option(
+    "--size",
+    "size_bytes",
+    required=True,
+    metavar="BYTES",
+    callback=_size_bytes,
+    help="Size of a record, or of a value with its headers: 500, 2KiB.",
+)
+@click.option(
+    "--partitions", type=click.IntRange(1, MOST_PARTITIONS), required=True, help="Partitions of the delay topic."
+)
+@click.option("--brokers", type=click.IntRange(1, MOST_BROKERS), required=True, help="Brokers of the cluster.")
+@json_option
+def plan_command(rate_s: int, delay_ms: int, size_bytes: int, partitions: int, brokers: int, *, as_json: bool) -> None:
+    """Compute how many processes, and how much memory, traffic and disk a load takes.
+
+    It asks no cluster and reads no configuration: the defaults of each key count. OPERATIONS, 'How much it takes',
+    explains the formulas and where they were measured.
+    """
+    from sidecar.operations.sizing import capacity  # noqa: PLC0415 - no completion waits for it
+
+    planned = capacity.plan(capacity.Load(rate_s, delay_ms, size_bytes, partitions, brokers))
+    if as_json:
+        print_json({**asdict(planned), "memory_bytes": planned.memory.total_bytes})
+        return
+    print_table(("", "takes", ""), _plan_rows(planned), folding=("",))
+    for remark in planned.remarks:
+        print_sentence(f"note: {remark}")
+
+
+def _plan_rows(planned: "CapacityPlan") -> Iterator[tuple[str, str, str]]:
+    memory, traffic, disk, rates = planned.memory, planned.traffic, planned.disk, planned.transactions
+    yield "pending records", f"{planned.pending:,}", ""
+    yield "processes", f"{planned.processes:,}", "one of them may be away"
+    yield "partitions of a process", f"{planned.partitions_each:,}", f"{planned.partitions_at_most:,} if one is away"
+    yield "memory of a process", format_bytes(memory.total_bytes), "at most, if one is away:"
+    yield "  payload_memory", format_bytes(memory.payload_bytes), ""
+    yield "  the process, partitions", format_bytes(memory.process_bytes + memory.partitions_bytes), ""
+    yield "  index of pending records", format_bytes(memory.index_bytes), ""
+    yield "  manifests", format_bytes(memory.manifests_bytes), ""
+    yield "  the largest fetch, unpacked", format_bytes(memory.fetch_bytes), "by default of a topic"
+    yield "written to brokers", f"{format_bytes(traffic.written_bytes_s)}/s", "with payload inline in snapshots"
+    yield "replicated among them", f"{format_bytes(traffic.replicated_bytes_s)}/s", ""
+    yield "read from them", f"{format_bytes(traffic.read_bytes_s)}/s", ""
+    yield "transactions", f"{rates.transactions_s:,}/s", "at most"
+    scattered = f"{rates.scattered_markers_s:,}/s for a target with other partitions or keys"
+    yield "transaction markers", f"{rates.markers_s:,}/s", scattered
+    yield "disk: delay topic", format_bytes(disk.delay_topic_bytes), f"kept {spoken_duration(disk.delay_topic_kept_ms)}"
+    yield "disk: snapshots, inline", format_bytes(disk.inline_snapshots_bytes), "while merging"
+    yield "disk: snapshots, pointer", format_bytes(disk.pointer_snapshots_bytes), "while merging"
+    yield "disk: state", format_bytes(disk.state_bytes), "at most"
+    yield "threads of a process", f"{planned.threads:,}", "for its partitions"
+    yield "connections of a process", f"{planned.connections:,}", "for its partitions, at most"

@@ -147,7 +147,7 @@ def bar(count: int, most: int, width: int) -> str:
 def format_bytes(size_bytes: int) -> str:
     """Return a size for people, to three digits: ``512 B``, ``1.46 MiB``."""
     size, unit = float(size_bytes), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
+    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB"):
         if size < _FOUR_DIGITS:
             break
         size, unit = size / KIB, larger

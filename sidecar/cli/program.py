@@ -90,6 +90,7 @@ LATER: Final = (
     Later("pause", "operations:pause_command", "Stop releasing from a delay topic or to a target."),
     Later("resume", "operations:resume_command", "End a pause, and release again."),
     Later("drain", "operations:drain_command", "Seal all partitions of a topic and give them up."),
+    Later("plan", "operations:plan_command", "Compute the processes, memory and disk of a load."),
     Later("undrain", "operations:undrain_command", "Serve the partitions of a delay topic again."),
     Later("rejected", "rejected:rejected_group", "Show rejected records, and drive them again."),
     Later("retries", "topics:retries_group", "Explain the waits of a delay topic that counts attempts."),
@@ -99,7 +100,7 @@ LATER: Final = (
 
 SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "Try it": ("dev", "demo"),
-    "Set up and run": ("init", "check", "run", "config", "retries", "completion"),
+    "Set up and run": ("plan", "init", "check", "run", "config", "retries", "completion"),
     "Records": ("send", "schedules", "find", "lookup", "cancel", "move", "rejected"),
     "Watch and steer": ("status", "pending", "policy", "pause", "resume", "drain", "undrain"),
     "Damage": ("verify", "start-over", "end-transaction"),

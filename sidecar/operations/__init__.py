@@ -8,6 +8,7 @@ room           duty
 ``rejected``   lists rejected records, and drives them again
 ``controls``   writes records and controls, and waits for the receipts of controls
 ``asking``     asks a router from a command by its admin API or its probes, and checks a cluster
+``sizing``     computes how much a load takes of processes and brokers
 ``verifying``  checks everything that is stored of a delay topic
 =============  =====================================================================================
 

@@ -3,51 +3,25 @@
 ``python -m tests.docs.capacity`` writes them anew, and a test fails if they are old.
 """
 
-import math
 from typing import Final
 
-from sidecar.cluster.topics.retention import DEFAULT_MAX_MESSAGE_BYTES
-from sidecar.config.model import RouterConfig
-from sidecar.operations.asking.container_memory import MIB, MOST_TIMES, PARTITION_BYTES, PROCESS_BYTES
+from sidecar.operations.sizing.capacity import Load, catch_up_s, delay_topic_bytes, disk, memory, processes
+from sidecar.operations.sizing.memory import MIB
 from tests.docs.documents import table_of, with_table
 from tests.support.paths import ROOT
 
 FILE: Final = ROOT / "OPERATIONS.md"
 
-DUE_A_SECOND: Final = 152_000
-INCOMING_A_SECOND: Final = 194_000
-OVERDUE_A_SECOND: Final = 209_000
-"""Rates of one process in BENCHMARKS.md: fixed delay, index + seal, catch-up."""
-
-PENDING_BYTES: Final = 8
-SCATTERED_BYTES: Final = 4.61
-"""Bytes of a pending record in memory, and in a snapshot with pointers."""
-
 VALUE_BYTES: Final = 200
-INLINE_BYTES: Final = VALUE_BYTES + 30
-"""Bytes of a record in the delay topic, and in a segment with its columns."""
-
-REPLICAS: Final = 3
-WHILE_MERGING: Final = 2
 PARTITIONS: Final = 4
+BROKERS: Final = 3
 OUTAGE_S: Final = 600
 
 RATES: Final = (1_000, 10_000, 50_000)
 PENDING: Final = (1_000_000, 10_000_000, 100_000_000)
 
-_PAYLOAD_BYTES: Final[int] = RouterConfig.model_fields["payload_memory_bytes"].default
+_MS_PER_S: Final = 1_000
 _DAY_S: Final = 86_400
-
-
-def processes(rate: int) -> int:
-    """Return how many processes a rate of due and incoming records takes, with one to fail."""
-    return math.ceil(max(rate / DUE_A_SECOND, rate / INCOMING_A_SECOND) * 2) + 1
-
-
-def memory_mib(pending: int) -> int:
-    """Return the memory of a process that has all partitions, with the largest fetch of a topic with default limits."""
-    own = _PAYLOAD_BYTES + PROCESS_BYTES + PARTITION_BYTES * PARTITIONS + PENDING_BYTES * pending
-    return math.ceil((own + DEFAULT_MAX_MESSAGE_BYTES * MOST_TIMES) / MIB)
 
 
 def tables() -> str:
@@ -56,21 +30,24 @@ def tables() -> str:
         (
             f"{rate:,}",
             str(processes(rate)),
-            _size(rate * VALUE_BYTES * _DAY_S * REPLICAS),
-            _duration(OUTAGE_S * rate / (OVERDUE_A_SECOND - rate)),
+            _size(delay_topic_bytes(_load(rate, 1), _DAY_S * _MS_PER_S)),
+            _duration(catch_up_s(OUTAGE_S, rate)),
         )
         for rate in RATES
     ]
-    of_pending = [
-        (
-            f"{pending // 1_000_000} M",
-            f"{memory_mib(pending):,} MiB",
-            _size(pending * SCATTERED_BYTES * WHILE_MERGING * REPLICAS),
-            _size(pending * INLINE_BYTES * WHILE_MERGING * REPLICAS),
-            ", ".join(_duration(pending / rate) for rate in RATES),
+    of_pending = []
+    for pending in PENDING:
+        load = _load(RATES[0], pending // RATES[0])
+        kept = disk(load)
+        of_pending.append(
+            (
+                f"{pending // 1_000_000} M",
+                f"{-(-memory(load, PARTITIONS).total_bytes // MIB):,} MiB",
+                _size(kept.pointer_snapshots_bytes),
+                _size(kept.inline_snapshots_bytes),
+                ", ".join(_duration(pending / rate) for rate in RATES),
+            )
         )
-        for pending in PENDING
-    ]
     rates = (
         "due and incoming records/s",
         "processes",
@@ -78,8 +55,12 @@ def tables() -> str:
         "to catch up after 10 minutes",
     )
     delays = f"mean delay at {RATES[0]:,}, {RATES[1]:,} and {RATES[2]:,} records/s"
-    kept = ("pending", "memory of a process", "snapshots with `pointer`", "snapshots with `inline`", delays)
-    return f"{table_of(rates, of_rates)}\n{table_of(kept, of_pending)}"
+    of_each = ("pending", "memory of a process", "snapshots with `pointer`", "snapshots with `inline`", delays)
+    return f"{table_of(rates, of_rates)}\n{table_of(of_each, of_pending)}"
+
+
+def _load(rate_s: int, delay_s: int) -> Load:
+    return Load(rate_s, delay_s * _MS_PER_S, VALUE_BYTES, PARTITIONS, BROKERS)
 
 
 def _duration(seconds: float) -> str:

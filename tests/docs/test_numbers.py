@@ -19,8 +19,14 @@ from sidecar.http.pace import ANYBODY
 from sidecar.http.server import HEADERS_WITHIN_S, PLACES
 from sidecar.kafka.reading.bad_batches import TRIES
 from sidecar.logs.lines import MAX_BYTES
-from sidecar.operations.asking.container_memory import MIB, PARTITION_BYTES, PROCESS_BYTES
 from sidecar.operations.finding.store import MOST_READ, READ_FOR_S
+from sidecar.operations.sizing.capacity import (
+    BROKER_TRANSACTIONS,
+    CLIENTS_OF_PARTITION,
+    THREADS_OF_CLIENT,
+    THREADS_OF_PARTITION,
+)
+from sidecar.operations.sizing.memory import MIB, PARTITION_BYTES, PROCESS_BYTES
 from sidecar.operations.status.report_publisher import AT_LEAST_EVERY_S
 from sidecar.operations.status.reports import STALE_MS
 from sidecar.operations.status.searching import MOST_RECORDS, SEARCH_S
@@ -31,6 +37,8 @@ from tests.support.paths import ROOT
 PAYLOAD_MIB: Final = RouterConfig.model_fields["payload_memory_bytes"].default // MIB
 SEAL_BEYOND_MS: Final = DelayTopicConfig.model_fields["seal_beyond_ms"].default
 HELD: Final = f"holds at most {LIMITS.held_records:,} records or {MAX_HELD_BYTES // MIB} MiB"
+
+THREADS: Final = CLIENTS_OF_PARTITION * (1 + THREADS_OF_CLIENT) + THREADS_OF_PARTITION
 
 SENTENCES: Final = [
     ("OPERATIONS.md", HELD),
@@ -47,6 +55,9 @@ SENTENCES: Final = [
     ("OPERATIONS.md", f"{PARTITION_BYTES // MIB} MiB \N{MULTIPLICATION SIGN} partitions"),
     ("OPERATIONS.md", f"at most {PLACES.connections} connections, {PLACES.of_one_client} of one client"),
     ("OPERATIONS.md", f"Headers have {HEADERS_WITHIN_S:.0f} s"),
+    ("OPERATIONS.md", f"{THREADS} a partition with one broker"),
+    ("OPERATIONS.md", f"and {CLIENTS_OF_PARTITION} more for each further broker"),
+    ("OPERATIONS.md", f"takes some {BROKER_TRANSACTIONS} to 1,000 transactions a second"),
     (
         "OPERATIONS.md",
         f"429 beyond {ANYBODY.per_s:.0f} requests a second and client, with bursts of {ANYBODY.burst:.0f}",

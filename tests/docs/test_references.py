@@ -17,6 +17,13 @@ from sidecar.config.listeners import AdminConfig
 from sidecar.config.model import Config, HttpConfig, RouterConfig
 from sidecar.config.sources import ENV_PREFIX
 from sidecar.http.api.application import PREFIX
+from sidecar.operations.sizing.capacity import (
+    DUE_A_SECOND,
+    INCOMING_A_SECOND,
+    OVERDUE_A_SECOND,
+    PENDING_BYTES,
+    SCATTERED_BYTES,
+)
 from tests.docs import api_paths, capacity, log_events, reference
 from tests.docs.documents import Piece, anchor, blocks, current, documents, headings, links, spans
 from tests.helm.exported import catalogue
@@ -147,12 +154,13 @@ def test_the_tables_of_capacities_follow_from_the_formulas() -> None:
     text = capacity.FILE.read_text(encoding="utf-8")
     assert text == capacity.updated(text), "run: python -m tests.docs.capacity"
     measured = (ROOT / "BENCHMARKS.md").read_text(encoding="utf-8")
-    for rate in (capacity.DUE_A_SECOND, capacity.INCOMING_A_SECOND, capacity.OVERDUE_A_SECOND):
+    for rate in (DUE_A_SECOND, INCOMING_A_SECOND, OVERDUE_A_SECOND):
         assert f"{rate:,}" in text
         assert f"{rate // 1_000} k/s" in measured
-    for size in (f"{capacity.SCATTERED_BYTES} B", f"{capacity.VALUE_BYTES} B"):
+    for size in (f"{SCATTERED_BYTES} B", f"{capacity.VALUE_BYTES} B"):
         assert size in text
         assert size in measured
+    assert f"{PENDING_BYTES} B \N{MULTIPLICATION SIGN} pending records" in text
 
 
 @pytest.mark.parametrize("document", current(), ids=lambda path: path.name)

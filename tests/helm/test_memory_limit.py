@@ -5,7 +5,8 @@ import yaml
 from sidecar.cluster.topics.findings import Level
 from sidecar.config.model import Config
 from sidecar.kafka.client.admin import TopicFacts
-from sidecar.operations.asking.container_memory import MIB, finding
+from sidecar.operations.sizing.container_memory import finding
+from sidecar.operations.sizing.memory import MIB
 from tests.helm.chart import CHART
 
 PARTITIONS = 40

@@ -52,9 +52,12 @@ POLICIES: Final = "policies topic"
 _HOUR_MS: Final = 3_600_000
 _FOREVER: Final = -1
 
+COMPACTED_SEGMENT_BYTES: Final = 16 << 20
+"""Size of a file of a compacted topic: brokers compact a file only when they write to the next one."""
+
 _COMPACTED: Final = {
     "cleanup.policy": "compact",
-    "segment.bytes": str(16 << 20),
+    "segment.bytes": str(COMPACTED_SEGMENT_BYTES),
     "segment.ms": str(_HOUR_MS),
     "min.cleanable.dirty.ratio": "0.1",
     "max.compaction.lag.ms": str(_HOUR_MS),

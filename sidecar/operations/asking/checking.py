@@ -14,7 +14,8 @@ from sidecar.config.model import Config
 from sidecar.kafka.client.admin import topic_settings
 from sidecar.kafka.client.commands import alter_command
 from sidecar.kafka.client.errors import error_of, text_of
-from sidecar.operations.asking import bypassing, container_memory, needed_records
+from sidecar.operations.asking import bypassing, needed_records
+from sidecar.operations.sizing import container_memory
 from sidecar.policies.table import NO_POLICIES
 from sidecar.policies.timestamps import Stamp, stamps
 from sidecar.policies.topic import PoliciesOnDemand

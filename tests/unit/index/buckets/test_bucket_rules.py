@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from index.buckets.bucket import Placement
-from index.buckets.bucket_rules import NEARLY_EMPTY, SealRules, cut, placement_of
+from index.buckets.bucket_rules import NEARLY_EMPTY, SealRules, count_segments, cut, cut_runs, placement_of
 from index.pending.pending import Entry, PendingIndex
+from index.pending.run import ListRun
 
 RULES = SealRules(time_step_ms=100, segment_entries=4, segment_bytes=1_000)
 
@@ -147,3 +148,13 @@ def test_a_placement_that_is_told_is_taken(offsets: range) -> None:
     held = [(1, offset, None) for offset in offsets]
     assert placement_of([offset for _, offset, _ in held], "inline") is Placement.INLINE
     assert placement_of([offset for _, offset, _ in held], "pointer") is Placement.POINTER
+
+
+@pytest.mark.parametrize("count", [1, 50, 1_000, 30_000])
+@pytest.mark.parametrize("span_ms", [60_000, 3_600_000, 7 * 86_400_000])
+@pytest.mark.parametrize("size_bytes", [200, 5_000])
+def test_segments_are_counted_about_as_they_are_cut(count: int, span_ms: int, size_bytes: int) -> None:
+    rules = SealRules(segment_entries=2_000, segment_bytes=512 << 10)
+    held = [(number * span_ms // count, number, size_bytes) for number in range(count)]
+    segments = len([*cut_runs([ListRun(held)], rules, lambda run: [size_bytes] * len(run), count)])
+    assert count_segments(count, span_ms, rules, size_bytes) == pytest.approx(segments, rel=0.3, abs=1)

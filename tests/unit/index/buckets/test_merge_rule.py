@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from index.buckets.bucket import Bucket
+from index.buckets.bucket_rules import rewrites as estimated
 from index.buckets.bucket_rules import to_merge
 from index.pending.progress import Position
 
@@ -72,7 +73,9 @@ def rewrites(intake: Callable[[int], float], horizon_s: int, days: float, max_bu
 def test_rewrites_follow_the_logarithm_of_the_seals_that_are_pending(
     per_s: int, horizon_s: int, days: float, most: float
 ) -> None:
-    assert rewrites(lambda _: per_s * SEAL_S, horizon_s, days) <= most
+    measured = rewrites(lambda _: per_s * SEAL_S, horizon_s, days)
+    assert measured <= most
+    assert measured <= estimated(horizon_s / SEAL_S, MAX_BUCKETS) <= measured + 2.5
 
 
 UNEVEN: dict[str, Callable[[int, random.Random], float]] = {

@@ -96,7 +96,7 @@ def test_bars_in_eighths(count: int, expected: str) -> None:
         (1_023, "0.999 KiB"),
         (1_536, "1.5 KiB"),
         (5 << 30, "5 GiB"),
-        (3 << 50, "3.07e+03 TiB"),
+        (3 << 50, "3 PiB"),
     ],
 )
 def test_sizes(size_bytes: int, text: str) -> None:

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -231,6 +232,47 @@ def test_status_without_a_router_is_one_clear_line(config_file: Path) -> None:
     assert result.exit_code == 1
     assert result.stderr.startswith(f"error: {url} does not answer (")
     assert result.stderr.count("\n") == 1
+
+
+LOAD = {"--rate": "5000", "--delay": "7d", "--size": "500", "--partitions": "12", "--brokers": "3"}
+
+
+def planned(*more: str, **changed: str) -> Result:
+    load = LOAD | {f"--{option}": value for option, value in changed.items()}
+    return run("plan", *(part for pair in load.items() for part in pair), *more)
+
+
+def test_a_plan_needs_no_configuration_and_no_cluster() -> None:
+    shown = planned()
+    assert shown.exit_code == 0, shown.output
+    assert re.search("^processes +2 +one of them may be away", shown.stdout, re.MULTILINE)
+    assert "note: give the target as many partitions as the delay topic" in shown.stdout
+    answer = json.loads(planned("--json").stdout)
+    assert answer["pending"] == 3_024_000_000
+    assert answer["memory_bytes"] == sum(answer["memory"].values())
+    assert json.loads(planned("--json", size="500B").stdout) == answer
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("rate", "0", "0 is not in the range 1<=x<=1000000000"),
+        ("rate", "fast", "'fast' is not a valid integer"),
+        ("delay", "7", "the unit is missing"),
+        ("delay", "0", "records that do not wait need no router"),
+        ("delay", "40000d", "is more than 36500d"),
+        ("size", "5k", "unknown unit 'k'"),
+        ("size", "0", "a record has at least one byte"),
+        ("size", "²", "a size is written like"),
+        ("partitions", "-1", "-1 is not in the range"),
+        ("brokers", "0", "0 is not in the range"),
+    ],
+)
+def test_a_load_that_cannot_be_is_refused_by_its_option(option: str, value: str, said: str) -> None:
+    refused = planned(**{option: value})
+    assert refused.exit_code == 2
+    assert f"Invalid value for '--{option}': " in refused.stderr
+    assert said in refused.stderr
 
 
 METRICS = """

@@ -15,21 +15,11 @@ from sidecar.config.librdkafka_keys import most_unpacked_bytes
 from sidecar.config.model import Config
 from sidecar.kafka.client.admin import Described, TopicFacts
 from sidecar.kafka.client.commands import alter_command
+from sidecar.operations.sizing.memory import ANY_CODEC, MIB, MOST_TIMES, UNPACKED_TIMES, own_bytes, unpacked_bytes
 
-MIB: Final = 1_048_576
-PROCESS_BYTES: Final = 350 * MIB
-"""Memory beside payload and unpacked batches, as in OPERATIONS, 'How much it takes'."""
-
-PARTITION_BYTES: Final = 2 * MIB
-
-UNPACKED_TIMES: Final[Mapping[str, int]] = {"uncompressed": 1, "gzip": 1_032, "lz4": 255, "snappy": 21}
-"""Largest ratio of unpacked to packed size that the format of each codec allows."""
-
-MOST_TIMES: Final = max(UNPACKED_TIMES.values())
 LEAST_BATCH_BYTES: Final = 16_384
 """Default batch size of producers; a smaller limit for batches is no remedy."""
 
-ANY_CODEC: Final = "producer"
 NO_LIMIT_BYTES: Final = 1 << 60
 """Limits from this value on mean no limit: version 1 of cgroups has no other sign for it."""
 
@@ -57,9 +47,9 @@ def finding(config: Config, answers: Mapping[str, Described], limit: int | None)
     facts = [each for topic in config.delay_topics if isinstance(each := answers.get(topic.name), TopicFacts)]
     if limit is None or not facts:
         return None
-    own = config.router.payload_memory_bytes + PROCESS_BYTES + PARTITION_BYTES * sum(each.partitions for each in facts)
-    largest = max(facts, key=lambda each: unpacked_bytes(config, each))
-    unpacked = unpacked_bytes(config, largest)
+    own = own_bytes(config.router.payload_memory_bytes, sum(each.partitions for each in facts))
+    largest = max(facts, key=lambda each: fetch_bytes(config, each))
+    unpacked = fetch_bytes(config, largest)
     thing = "memory limit"
     needed = own + unpacked
     if needed <= limit:
@@ -83,15 +73,9 @@ def _remedies(config: Config, largest: TopicFacts, needed: int, room: int) -> It
         yield f"let only smaller batches in: {fewer}"
 
 
-def unpacked_bytes(config: Config, facts: TopicFacts) -> int:
-    """Return the most bytes that the client unpacks a fetch of this topic to, with at most one batch of zstd in it."""
-    codec, zstd_bytes = _codec(facts), most_unpacked_bytes(config.kafka)
-    if codec == "zstd":
-        return zstd_bytes
-    times = UNPACKED_TIMES.get(codec)
-    if times is not None:
-        return _batch_bytes(facts) * times
-    return max(_batch_bytes(facts) * MOST_TIMES, zstd_bytes)
+def fetch_bytes(config: Config, facts: TopicFacts) -> int:
+    """Return the most bytes that the client unpacks a fetch of this topic to."""
+    return unpacked_bytes(_batch_bytes(facts), _codec(facts), most_unpacked_bytes(config.kafka))
 
 
 def _batch_bytes(facts: TopicFacts) -> int:

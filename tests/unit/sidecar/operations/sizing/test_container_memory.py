@@ -8,14 +8,8 @@ import pytest
 from sidecar.cluster.topics.findings import Level
 from sidecar.config.model import Config
 from sidecar.kafka.client.admin import TopicFacts
-from sidecar.operations.asking.container_memory import (
-    MIB,
-    PARTITION_BYTES,
-    PROCESS_BYTES,
-    finding,
-    limit_bytes,
-    unpacked_bytes,
-)
+from sidecar.operations.sizing.container_memory import fetch_bytes, finding, limit_bytes
+from sidecar.operations.sizing.memory import MIB, PARTITION_BYTES, PROCESS_BYTES
 
 CHART_LIMIT = 2_048 * MIB
 """The default of the chart, which tests/helm/test_memory_limit.py reads."""
@@ -76,12 +70,12 @@ def test_what_does_not_fit_is_an_error_that_names_the_settings() -> None:
     ],
 )
 def test_how_much_a_fetch_may_unpack_to(settings: dict[str, str], expected: int) -> None:
-    assert unpacked_bytes(config(), facts(settings=settings)) == expected
+    assert fetch_bytes(config(), facts(settings=settings)) == expected
 
 
 def test_the_limit_of_the_client_holds_for_zstd() -> None:
     zstd = facts(settings={"compression.type": "zstd"})
-    assert unpacked_bytes(config(**{"receive.message.max.bytes": 20_000_000}), zstd) == 20_000_000
+    assert fetch_bytes(config(**{"receive.message.max.bytes": 20_000_000}), zstd) == 20_000_000
 
 
 def test_the_lowest_limit_of_the_groups_of_the_process_counts(tmp_path: Path) -> None:
