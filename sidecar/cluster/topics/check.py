@@ -233,6 +233,18 @@ def _target(
             # Only records that name this target are rejected; all others are delivered.
             problems = [replace(problem, level=Level.WARN) for problem in problems]
         yield from problems or [ok(thing, "exists and may be written to")]
+        if name == topic.default_target and isinstance(answer, TopicFacts):
+            yield from _placed_apart(thing, delay, answer)
+
+
+def _placed_apart(thing: str, delay: TopicFacts, target: TopicFacts) -> Iterator[Finding]:
+    """Remark that records of one delay partition are written to several partitions of the target, by their keys."""
+    if delay.partitions % target.partitions:
+        yield ok(
+            thing,
+            f"{counted(target.partitions, 'partition')}, and {delay.name} {delay.partitions}: a transaction writes a"
+            " marker into each partition of the target that it touches; with the same number and keys that is one",
+        )
 
 
 def missing_target(config: Config, topic: DelayTopicConfig, name: str) -> Finding:
