@@ -1,6 +1,7 @@
 """Options and exit codes of the commands, and the loading of the configuration."""
 
 import logging
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 import click
 
 from index.protocol.times import parse_instant_ms, parse_number
-from sidecar.config.sources import ENV_FILE
+from sidecar.config.sources import BROKERS_VARIABLE, ENV_FILE
 
 # These are loaded together with a configuration: neither a list of commands nor a completion needs them.
 if TYPE_CHECKING:
@@ -77,10 +78,11 @@ def headers_given(_: click.Context, __: click.Parameter, given: tuple[str, ...])
     return tuple(headers)
 
 
-def load(config_file: Path | None) -> "Config":
+def load(config_file: Path | None, brokers: str = "") -> "Config":
     """Load the configuration, and log only errors; log Kafka clients with ``--verbose`` alone.
 
-    A client logs each attempt to connect, but a command tells only once why no broker answers.
+    ``brokers`` replaces the configured ones; then no file is needed. A client logs each attempt to connect, but a
+    command tells only once why no broker answers.
     """
     from sidecar.config import model as configuration  # noqa: PLC0415 - see above
     from sidecar.logs import events  # noqa: PLC0415 - see above
@@ -90,7 +92,7 @@ def load(config_file: Path | None) -> "Config":
     else:
         events.configure("error")
         events.librdkafka_logger().setLevel(logging.CRITICAL)
-    return configuration.load(config_file)
+    return configuration.load(config_file, {**os.environ, BROKERS_VARIABLE: brokers} if brokers else None)
 
 
 def is_verbose() -> bool:

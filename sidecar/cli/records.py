@@ -4,7 +4,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import asdict
-from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import click
@@ -12,7 +11,7 @@ import click
 from index.named.receipts import ControlOutcome
 from index.protocol.schedule import Decision, Rejection, due_ms_of, schedule_of
 from sidecar import clock
-from sidecar.cli.options import FAILED, Instant, examples, headers_given, json_option, load
+from sidecar.cli.options import FAILED, Instant, examples, headers_given, json_option
 from sidecar.cli.output import print_json, shown_time
 from sidecar.cli.side import SideOptions, side_options, topic_argument
 from sidecar.durations import spoken_duration
@@ -20,6 +19,7 @@ from sidecar.operations.controls.orders import NewRecord
 
 if TYPE_CHECKING:
     from sidecar.cli.send import ControlRequest, Sent
+    from sidecar.config.model import Config
     from sidecar.operations.controls.orders import ReceiptAnswer
 
 
@@ -107,7 +107,7 @@ def send_command(
     record = NewRecord(None if key is None else key.encode(), None, request.as_headers())
     values = _values(value, value_file, lines=lines)
     if not chosen.is_api:
-        _send_straight(chosen.config_file, topic, record, values, request, wait_s, as_json=as_json, force=force)
+        _send_straight(chosen.load(), topic, record, values, request, wait_s, as_json=as_json, force=force)
         return
     if wait_s is not None or force:
         raise click.UsageError("--wait and --force are not for --api")
@@ -121,7 +121,7 @@ def send_command(
 
 
 def _send_straight(
-    config_file: Path | None,
+    config: "Config",
     topic: str,
     record: NewRecord,
     values: Iterator[bytes | None],
@@ -135,7 +135,6 @@ def _send_straight(
     from sidecar.cluster.topics import reach  # noqa: PLC0415 - as above
     from sidecar.operations.controls import replacing  # noqa: PLC0415 - as above
 
-    config = load(config_file)
     send.refuse_undelayed(config, topic)
     verdict = send.judge(config, topic, record.headers, clock.now_ms())
     _warn(verdict, request.at, force=force)

@@ -45,6 +45,9 @@ _NEEDS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
 }
 """The operations of each command on the topics that a router keeps; ``name`` is the delay topic itself."""
 
+_QUESTIONS: Final = frozenset({"status", "pending", "schedules", "lookup", "find"})
+"""Commands that change nothing: without a configured delay topic they ask about those of the cluster."""
+
 _OTHERWISE: Final = "; or ask a router: --api URL"
 
 API_ENV: Final = "DELAY_ROUTER_API"
@@ -57,6 +60,7 @@ class SideOptions:
     def __init__(
         self,
         config_file: Path | None,
+        brokers: str,
         api: str,
         token_file: Path | None,
         ca_file: Path | None,
@@ -64,6 +68,7 @@ class SideOptions:
         command: str,
     ) -> None:
         self._config_file = config_file
+        self._brokers = brokers
         self._api = api
         self._token_file = token_file
         self._ca_file = ca_file
@@ -76,10 +81,9 @@ class SideOptions:
         """Says that a router is asked."""
         return bool(self._api)
 
-    @property
-    def config_file(self) -> Path | None:
-        """The file with the configuration of a command that asks Kafka."""
-        return self._config_file
+    def load(self) -> "Config":
+        """Load the configuration of a command that asks Kafka."""
+        return load(self._config_file, self._brokers)
 
     def __enter__(self) -> Desk:
         if not self._api:
@@ -87,6 +91,8 @@ class SideOptions:
                 raise click.UsageError("--ca-file belongs to --api")
             self._desk = self._straight()
             return self._desk
+        if self._brokers:
+            raise click.UsageError("--brokers is for a command that asks Kafka itself; leave out --api")
         if self._token_file is None:
             raise click.UsageError(f"--api needs --token-file (or {TOKEN_ENV}): a file with one token of the router's")
         self._desk = self._by_api(self._token_file)
@@ -96,7 +102,11 @@ class SideOptions:
         from sidecar.operations.desk import Operations  # noqa: PLC0415 - see above
         from sidecar.policies.origin import origin_of_command  # noqa: PLC0415 - see above
 
-        config = load(self._config_file)
+        config = self.load()
+        if not config.delay_topics and self._command in _QUESTIONS:
+            from sidecar.operations.asking.existing_topics import with_existing_topics  # noqa: PLC0415 - see above
+
+            config = with_existing_topics(config)
         if self._topic:
             # Report an unknown delay topic before any broker is asked.
             config.require_delay_topic(self._topic)
@@ -130,22 +140,30 @@ def _needs(command: str, config: "Config", topic: str) -> Iterator[tuple[str, Se
 
 
 def side_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--config``, ``--api``, ``--token-file`` and ``--ca-file``, as the argument ``chosen``."""
+    """Add ``--config``, ``--brokers``, ``--api``, ``--token-file`` and ``--ca-file``, as the argument ``chosen``."""
     path = click.Path(path_type=Path, dir_okay=False)
 
     @wraps(command)
     def joined(
-        config_file: Path | None, api: str, token_file: Path | None, ca_file: Path | None, **others: Any
+        config_file: Path | None,
+        brokers: str,
+        api: str,
+        token_file: Path | None,
+        ca_file: Path | None,
+        **others: Any,
     ) -> object:
         topic = others.get("topic") or (others["place"][0] if "place" in others else "")
         name = click.get_current_context().info_name or ""
-        return command(chosen=SideOptions(config_file, api, token_file, ca_file, topic, name), **others)
+        return command(chosen=SideOptions(config_file, brokers, api, token_file, ca_file, topic, name), **others)
 
     joined = click.option("--ca-file", type=path, help="With --api: certificates to trust.")(joined)
     joined = click.option("--token-file", type=path, envvar=TOKEN_ENV, help="With --api: a file with the token.")(
         joined
     )
     joined = click.option("--api", default="", envvar=API_ENV, metavar="URL", help="Ask a router's admin API instead.")(
+        joined
+    )
+    joined = click.option("--brokers", default="", metavar="SERVERS", help="Brokers in place of the configured ones.")(
         joined
     )
     return config_option(joined)

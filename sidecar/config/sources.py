@@ -25,6 +25,7 @@ from sidecar.config import secret_files
 
 ENV_FILE: Final = "DELAY_ROUTER_CONFIG"
 ENV_PREFIX: Final = "DELAY_ROUTER__"
+BROKERS_VARIABLE: Final = f"{ENV_PREFIX}KAFKA__BOOTSTRAP_SERVERS"
 DEFAULT_FILE: Final = Path("delay-router.toml")
 
 _TOO_DEEP: Final = "tables or lists lie too deep in each other"

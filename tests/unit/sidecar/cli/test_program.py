@@ -234,6 +234,34 @@ def test_status_without_a_router_is_one_clear_line(config_file: Path) -> None:
     assert result.stderr.count("\n") == 1
 
 
+def closed_port() -> int:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        return int(closed.getsockname()[1])
+
+
+@pytest.mark.parametrize("command", [["status"], ["pending", "orders.delay"], ["pause", "orders.delay"]])
+def test_brokers_can_be_given_instead_of_a_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    brokers = f"127.0.0.1:{closed_port()}"
+    done = run(*command, "--brokers", brokers)
+    if command[0] == "pause":
+        assert (done.exit_code, "not a configured delay topic" in done.stderr) == (2, True)
+    else:
+        assert (done.exit_code, f"{brokers} does not answer" in done.stderr) == (1, True)
+
+
+def test_given_brokers_replace_those_of_the_configuration(config_file: Path) -> None:
+    brokers = f"127.0.0.1:{closed_port()}"
+    done = run("status", "-c", config_file, "--brokers", brokers)
+    assert done.exit_code == 1
+    assert f"{brokers} does not answer" in done.stderr
+    refused = run("status", "-c", config_file, "--brokers", brokers, "--api", "https://x", "--token-file", config_file)
+    assert (refused.exit_code, "leave out --api" in refused.stderr) == (2, True)
+
+
 LOAD = {"--rate": "5000", "--delay": "7d", "--size": "500", "--partitions": "12", "--brokers": "3"}
 
 
