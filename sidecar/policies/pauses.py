@@ -8,7 +8,7 @@ again.
 Rejected: a router removes the policy. No router is the right one for it, and the policies topic may be down just then.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from sidecar.config.units import format_instant
@@ -18,6 +18,10 @@ MOST_TOLD: Final = 4
 """The most pauses that a status names."""
 
 _NO_PAUSE: Final = {"paused": None, "paused_until_ms": None, "paused_reason": None}
+
+
+Ended = tuple[Scope, int]
+"""A pause that has ended: its scope, and its end in ms since 1970."""
 
 
 class Pause(NamedTuple):
@@ -58,18 +62,24 @@ def why_paused(policies: Mapping[Scope, Policy], topic: str, targets: Iterable[s
     return "; ".join(told[:MOST_TOLD] + more)
 
 
-def in_force(policies: Mapping[Scope, Policy], now_ms: int) -> dict[Scope, Policy]:
-    """Return the policies without the pauses that have ended by now."""
-    return {scope: _without_ended_pause(policy, now_ms) for scope, policy in policies.items()}
+def ended_by(policies: Mapping[Scope, Policy], now_ms: int) -> set[Ended]:
+    """Return the pauses that have ended by now."""
+    ends = ((scope, policy.paused_until_ms) for scope, policy in policies.items())
+    return {(scope, until_ms) for scope, until_ms in ends if until_ms is not None and until_ms <= now_ms}
+
+
+def in_force(
+    policies: Mapping[Scope, Policy], now_ms: int, ended: Collection[Ended] = frozenset()
+) -> dict[Scope, Policy]:
+    """Return the policies without the pauses that have ended by now, and without those that are known to have ended."""
+    over = ended_by(policies, now_ms).union(ended)
+    return {
+        scope: policy.model_copy(update=_NO_PAUSE) if (scope, policy.paused_until_ms) in over else policy
+        for scope, policy in policies.items()
+    }
 
 
 def next_end_ms(policies: Mapping[Scope, Policy], now_ms: int) -> int | None:
     """Return the time at which the next pause ends; None if no pause ends by itself."""
     ends_ms = (policy.paused_until_ms for policy in policies.values())
     return min((end_ms for end_ms in ends_ms if end_ms is not None and end_ms > now_ms), default=None)
-
-
-def _without_ended_pause(policy: Policy, now_ms: int) -> Policy:
-    if policy.paused_until_ms is None or policy.paused_until_ms > now_ms:
-        return policy
-    return policy.model_copy(update=_NO_PAUSE)

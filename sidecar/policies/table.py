@@ -36,7 +36,7 @@ Rejected: policies for a pair of delay topic and target. No system that was look
 consumers of a target do not depend on the delay topic of its records.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol
 
@@ -49,7 +49,7 @@ from sidecar.engine.ownership.settings import TopicSettings
 from sidecar.engine.release.expiry import Expiry
 from sidecar.engine.release.rates import TargetLimit
 from sidecar.policies.origin import Change
-from sidecar.policies.pauses import in_force, why_paused
+from sidecar.policies.pauses import Ended, in_force, why_paused
 from sidecar.policies.policy import (
     DEFAULT,
     KEYS,
@@ -88,9 +88,9 @@ class PolicyTable:
         """Return the policy of one scope; an empty policy if the scope has none."""
         return self.policies.get(scope, _NOTHING_SET)
 
-    def at(self, now_ms: int) -> "PolicyTable":
-        """Return the table without the pauses that have ended by a time."""
-        return replace(self, policies=in_force(self.policies, now_ms))
+    def at(self, now_ms: int, ended: Collection[Ended] = frozenset()) -> "PolicyTable":
+        """Return the table without the pauses that have ended by a time, and without those that ended before."""
+        return replace(self, policies=in_force(self.policies, now_ms, ended))
 
     def targets(self) -> Iterator[tuple[str, Policy]]:
         """Yield the targets that have a policy, each with its policy."""

@@ -73,6 +73,16 @@ def test_a_partition_is_released_from_again_once_the_time_has_come_and_no_clock_
     settings = source.read()
     assert (settings.paused, settings.gated, settings.why_paused) == (False, {}, "")
     assert source.version(END_MS - 10_000) is after, "a clock that was set back"
+    told.table = PolicyTable(policies(topic__d={**ENDS, "max_delay": "1h"}, target__a=ENDS))
+    assert source.version(END_MS - 10_000) is not after
+    settings = source.read()
+    assert (settings.paused, settings.gated) == (False, {}), "another policy was changed, with the clock set back"
+    again = {**ENDS, "paused_until": "2030-01-31T08:00:01Z"}
+    told.table = PolicyTable(policies(topic__d=again))
+    assert source.version(END_MS - 10_000)
+    assert source.read().paused, "a new pause"
+    assert source.version(END_MS + 1_000)
+    assert not source.read().paused
     told.table = PolicyTable(policies(default={"paused": True}))
     assert source.version(END_MS) is not after
     assert source.read().paused
