@@ -164,7 +164,7 @@ def _serve(
         from sidecar.http.api import server as admin_api  # noqa: PLC0415
 
         running.stop_at_end(admin_api.start(config, admin, policies, workers.statuses, kernel.name))
-    running.callback(report_publisher.publish(config, admin, workers.statuses, kernel.name))
+    running.callback(report_publisher.publish(config, admin, workers.statuses, kernel.name, stopping.is_set))
     staging = Staging(lambda: clients.staging_reader(config), clock)
     running.callback(staging.stop)
     pool = LoaderPool(lambda: clients.reader(config), lambda: clients.bulk_reader(config))
@@ -215,6 +215,9 @@ def _serve(
     except MembershipError as error:
         structlog.get_logger().error("membership_failed", error=str(error))
         return 1
+    finally:
+        # After any end the last report says where the partitions stood.
+        stopping.set()
     return 0
 
 

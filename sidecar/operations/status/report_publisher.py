@@ -38,7 +38,10 @@ def instance_name(config: Config) -> str:
 
 
 class ReportPublisher(TopicFollower):
-    """Publishes reports until it is stopped; the last one says that it has stopped and where its partitions stood."""
+    """Publishes reports until it is stopped; the last one says that it has stopped and where its partitions stood.
+
+    ``ends`` says that the process gives its partitions up to end; before that they have gone to other routers.
+    """
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class ReportPublisher(TopicFollower):
         statuses: Callable[[], Sequence[PartitionStatus]],
         instance: str,
         kernel: str,
+        ends: Callable[[], bool],
     ) -> None:
         self._topic = config.router.status_topic
         log = structlog.get_logger().bind(status_topic=self._topic)
@@ -56,6 +60,7 @@ class ReportPublisher(TopicFollower):
         self._statuses = statuses
         self._instance = instance
         self._kernel = kernel
+        self._ends = ends
         self._last: list[bytes] = []
 
     def _follow(self) -> None:
@@ -106,8 +111,9 @@ class ReportPublisher(TopicFollower):
         held: Sequence[PartitionStatus] = ()
         while not self._stopping.wait(CHANGED_EVERY_S):
             statuses = self._statuses()
-            # The router gives its partitions up before the last report, which must say where they stood.
-            held = statuses or held
+            # The last report must say where the partitions stood that the router gave up to end. It began to end before
+            # that. Other routers tell of partitions that have gone to them.
+            held = statuses or (held if self._ends() else ())
             values = self._encoded(statuses)
             if values != self._last or time.monotonic() - published_s >= AT_LEAST_EVERY_S:
                 publish(values)
@@ -122,11 +128,15 @@ _NOT_SOON: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.
 
 
 def publish(
-    config: Config, admin: AdminClient, statuses: Callable[[], Sequence[PartitionStatus]], kernel: str
+    config: Config,
+    admin: AdminClient,
+    statuses: Callable[[], Sequence[PartitionStatus]],
+    kernel: str,
+    ends: Callable[[], bool],
 ) -> Callable[[], None]:
     """Publish the partitions of this router and its kernel from now on; return the function that ends it."""
     if not config.router.status_topic:
         return lambda: None
-    publisher = ReportPublisher(config, admin, statuses, instance_name(config), kernel)
+    publisher = ReportPublisher(config, admin, statuses, instance_name(config), kernel, ends)
     publisher.start()
     return publisher.stop

@@ -68,8 +68,9 @@ class Running:
 
     def __init__(self) -> None:
         self.statuses = [PartitionStatus("d", 0, PartitionState.ACTIVE)]
+        self.ends = False
         client: Any = None
-        self.publisher = ReportPublisher(CONFIG, client, lambda: self.statuses, "r", "native")
+        self.publisher = ReportPublisher(CONFIG, client, lambda: self.statuses, "r", "native", lambda: self.ends)
 
 
 @pytest.fixture
@@ -100,6 +101,18 @@ def test_it_reports_what_changes_at_once_and_what_does_not_now_and_then(broker: 
     running.publisher.stop()
     assert broker.last_states == ["stopped", "stopped"], "the last report gives everything up"
     assert {key for _, key, _ in broker.written} == {b"delay-router/r/0"}
+
+
+@pytest.mark.parametrize(("ends", "states"), [(True, ["stopped"]), (False, [])])
+def test_the_last_report_tells_only_of_partitions_that_were_held_to_the_end(
+    broker: Broker, running: Running, ends: bool, states: list[str]
+) -> None:
+    running.publisher.start()
+    until(lambda: broker.last_states == ["active"])
+    running.ends, running.statuses = ends, []
+    until(lambda: broker.last_states == [])
+    running.publisher.stop()
+    assert broker.last_states == states
 
 
 def test_a_part_that_is_no_more_is_emptied(broker: Broker, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
