@@ -84,10 +84,10 @@ def rows_of(
     held = [row for partition, each in standing.pending.items() for row in held_rows(each, partition, request.wanted)]
     frames = [spark.createDataFrame(pa.Table.from_batches([as_arrow(held)]), ROW_SCHEMA)]
     if inline:
-        segments = _segments(spark, inline, request)
+        segments = _segments(spark, inline, topic, request)
         frames.append(segments.mapInArrow(Decoding(reading, deciding), ROW_SCHEMA))
     if pointing:
-        absent = _segments(spark, pointing, request).mapInArrow(Absent(reading), ABSENT_SCHEMA)
+        absent = _segments(spark, pointing, topic, request).mapInArrow(Absent(reading), ABSENT_SCHEMA)
         log = _log(spark, connector, topic, standing.pointed, request)
         joined = absent.join(log, ["partition", "offset"], "left").select(*READ_COLUMNS)
         frames.append(joined.mapInArrow(deciding, ROW_SCHEMA))
@@ -101,10 +101,18 @@ def rows_of(
     return frame
 
 
-def _segments(spark: SparkSession, segments: Sequence[Segment], request: ExportRequest) -> DataFrame:
+def tasks_for(segments: int, segment_records: int, task_records: int) -> int:
+    """Return the number of tasks for so many segments: each gets about as many records as a task reads of the log.
+
+    >>> tasks_for(1_000, segment_records=2_000, task_records=250_000), tasks_for(3, 100, 250_000), tasks_for(2, 9, 3)
+    (8, 1, 2)
+    """
+    return max(1, min(segments, segments * segment_records // task_records))
+
+
+def _segments(spark: SparkSession, segments: Sequence[Segment], topic: DelayTopic, request: ExportRequest) -> DataFrame:
     """Return rows of SEGMENT_SCHEMA in tasks of neighbours."""
-    # A task gets about as many records in segments as it reads of the log, at 2,000 records in a segment.
-    tasks = max(1, min(len(segments), len(segments) * 2_000 // request.task_records))
+    tasks = tasks_for(len(segments), topic.seal_rules.segment_entries, request.task_records)
     return spark.createDataFrame(
         spark.sparkContext.parallelize([each.row() for each in segments], tasks), SEGMENT_SCHEMA
     )
