@@ -16,13 +16,13 @@ from index.rules.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config, load
 from sidecar.dev.local_kafka import maven
-from sidecar.dev.local_kafka.errors import KafkaUnavailable
 from sidecar.engine.payload.records import Scheduled
 from sidecar.engine.release.transaction import Transaction
 from sidecar.kafka.writing.writer import PartitionWriter
 from sidecar.kernel.choice import PYTHON
 from tests.docs.documents import blocks
 from tests.recipes import jars
+from tests.support import java_programs
 from tests.support.kernel import native_kernel
 from tests.support.mock_broker import MockBroker
 from tests.support.paths import ROOT
@@ -56,10 +56,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     cases = {"constant": "constant", "instant": "field", "timestamp": "field", "null": "field"}
     cases |= {"outbox": "outbox", "outbox-null": "outbox"}
     arguments = [f"{case}={folder / recipe}" for case, recipe in cases.items()]
-    try:
+    with java_programs.or_skip("the other side of the recipes"):
         java = [maven.java().path, "-XX:TieredStopAtLevel=1", "-cp", jars.compiled(folder)]
-    except KafkaUnavailable as missing:
-        pytest.skip(f"the other side of the recipes cannot be had: {missing}")
     call = [*java, "Driver", *arguments, "streams=", "spring="]
     done = subprocess.run(call, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
