@@ -309,7 +309,10 @@ def end_transaction_command(
     if transactional_id is not None and not transactional_id.startswith(prefix):
         raise click.UsageError(f"--transactional-id is for that of a lane, which begins with {prefix}")
     sources = [parse_place(each, "end-transaction --of", "orders.delay/1") for each in of]
-    command = ending.EndTransaction(config, reach.connect(config), topic, number, at, transactional_id, sources)
+    client = reach.connect(config)
+    operations = ("Read",) if producer_id is None else ("Read", "Write")
+    reach.require_rights(config, client, {topic.state: operations, at[0]: operations})
+    command = ending.EndTransaction(config, client, topic, number, at, transactional_id, sources)
     if producer_id is None or start_offset is None:
         _show_transaction(command, partition, config.bootstrap, as_json=as_json)
     else:

@@ -1,12 +1,15 @@
 """Missing rights are named all at once, each with the command that grants it to the user who lacks it."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka.admin import AclOperation, AdminClient
 
 from index.errors import ConfigError, DelayRouterError
+from sidecar.cli.program import cli
 from sidecar.cli.side import needs_of
 from sidecar.cluster.topics import check, reach
 from sidecar.cluster.topics.findings import Level
@@ -61,6 +64,25 @@ def test_no_right_is_missing_without_an_authorizer_or_a_topic(monkeypatch: pytes
     answers: dict[str, Described] = {"a": None, "b": facts("b")}
     answers |= {"c": facts("c", AclOperation.ALL), "d": facts("d", AclOperation.READ)}
     assert refusal(monkeypatch, answers, dict.fromkeys("abc", ("Write",)) | {"d": ("Read",)}) == ""
+
+
+@pytest.mark.parametrize(
+    ("more", "operations"),
+    [([], "Read"), (["--producer-id", "7", "--start-offset", "1", "--outcome", "aborted"], "Read and Write")],
+)
+def test_end_transaction_names_the_rights_that_it_lacks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, more: list[str], operations: str
+) -> None:
+    file = tmp_path / "router.toml"
+    file.write_text('[kafka]\n"bootstrap.servers" = "b:9092"\n[[delay_topics]]\nname = "orders.delay"\n')
+    monkeypatch.setattr(reach, "connect", lambda _: ADMIN)
+    monkeypatch.setattr(admin, "topic_facts", lambda _client, names: {name: Denied(name) for name in names})
+    call = ["end-transaction", "orders.delay/0", "orders/3", "--config", str(file), *more]
+    done = CliRunner().invoke(cli, call)
+    assert done.exit_code == 1
+    first, second = done.stderr.splitlines()
+    assert first.startswith(f"error: this user may not {operations} topic orders.delay.delay-state; to grant it: ")
+    assert second.startswith(f"error: this user may not {operations} topic orders; to grant it: ")
 
 
 def test_a_command_needs_the_topics_that_it_uses() -> None:
