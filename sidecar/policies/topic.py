@@ -14,7 +14,7 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message
 
 from index.errors import ConfigError, FormatError
-from sidecar.config.model import Config
+from sidecar.config.model import Config, RouterConfig
 from sidecar.kafka.client import clients
 from sidecar.kafka.client.admin import MISSING
 from sidecar.kafka.client.errors import error_of
@@ -141,7 +141,11 @@ def write_policy(config: Config, scope: Scope, policy: Policy | None, origin: Ch
     """Write or remove a policy, with the origin; raise KafkaException unless every in-sync replica has the record."""
     topic = config.router.policies_topic
     if not topic:
-        raise ConfigError("router.policies_topic is empty: this router has no policies; name a topic for them")
+        usual = RouterConfig.model_fields["policies_topic"].default
+        raise ConfigError(
+            f'router.policies_topic is empty, so routers follow no policies; set it in the configuration ("{usual}"),'
+            " create the topic with delay-router init, and restart each router"
+        )
     failed: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: Message) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_CREATE_TIME, KafkaError, KafkaException, TopicPartition
 
+from index.errors import ConfigError
 from index.protocol.headers import Headers
 from sidecar.config.model import Config
 from sidecar.kafka.client import clients
@@ -13,7 +14,7 @@ from sidecar.policies.origin import MAX_CHARACTERS, MOST_CHANGES, NOBODY, Change
 from sidecar.policies.policy import DEFAULT, Scope, encode, policy_of
 from sidecar.policies.policy import topic_scope as topic
 from sidecar.policies.table import NO_POLICIES, PolicyTable
-from sidecar.policies.topic import PoliciesOnDemand, PolicyReader
+from sidecar.policies.topic import PoliciesOnDemand, PolicyReader, write_policy
 
 CONFIG = Config.model_validate(
     {"kafka": {"bootstrap.servers": "x:1"}, "delay_topics": [{"name": "d", "default_target": "out"}]}
@@ -233,3 +234,9 @@ def test_the_newest_changes_are_remembered(log: Log) -> None:
     changes = read().changes
     assert len(changes) == MOST_CHANGES
     assert changes[-1].policy == policy_of(D, {"max_delay": f"{MOST_CHANGES + 4}h"})
+
+
+def test_without_a_policies_topic_the_steps_to_one_are_told() -> None:
+    without = CONFIG.model_copy(update={"router": CONFIG.router.model_copy(update={"policies_topic": ""})})
+    with pytest.raises(ConfigError, match=r'\("__delay_router_policies"\), create the topic with delay-router init'):
+        write_policy(without, D, policy_of(D, {"paused": True}))
