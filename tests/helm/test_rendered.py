@@ -34,6 +34,12 @@ def test_lint(file: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_lint_of_the_chart_as_it_is() -> None:
+    """A registry lints a chart without values."""
+    done = tools.run("helm", "lint", "--strict", "--kube-version", chart.NEWEST, CHART)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @each_values
 @pytest.mark.parametrize("version", [chart.OLDEST, chart.NEWEST])
 def test_strict_schemas(file: Path, version: str) -> None:
@@ -227,7 +233,7 @@ def test_a_contradiction_is_refused_with_its_remedy() -> None:
         ),
         ("config.kafka.bootstrap\\.servers=kafka:29092", "add 29092"),
         ("config.kafka.sasl\\.password=secret", "'sasl.password' not allowed"),
-        ("config.kafka.bootstrap\\.servers=", "bootstrap.servers"),
+        ("config.kafka.bootstrap\\.servers=", "bootstrap.servers is required: the brokers"),
         ("config.router.instance_id=one", "'instance_id' not allowed"),
         ("config.router.tick=10", "/config/router/tick"),
         ("replica=3", "'replica' not allowed"),

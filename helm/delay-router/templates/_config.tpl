@@ -100,6 +100,10 @@
 {{- /* What the schema cannot see: values that contradict each other. */}}
 {{- define "delay-router.check-values" -}}
 {{- $servers := index .Values.config.kafka "bootstrap.servers" | toString }}
+{{- if not $servers }}
+{{- /* Not by the schema: helm lint of the chart as it is, without any values, has to pass. */}}
+{{- fail "config.kafka.bootstrap.servers is required: the brokers, as in kafka-bootstrap.kafka.svc:9092" }}
+{{- end }}
 {{- if and .Values.sasl.enabled (not .Values.tls.enabled) (not .Values.config.router.allow_sasl_plaintext) }}
 {{- fail "sasl.enabled without tls.enabled would send credentials in the clear: set tls.enabled=true, or say that you mean it by config.router.allow_sasl_plaintext=true" }}
 {{- end }}
