@@ -38,6 +38,9 @@ PARTITIONS_A_PART: Final = 200
 STALE_MS: Final = 30_000
 """Age above which a report does not count. A router reports every 10 s at least; after three times that it is gone."""
 
+SILENT_MS: Final = 3_000
+"""Silence after which a router is gone if others report all its partitions: it would report the loss within 1 s."""
+
 MAX_REPORT_BYTES: Final = 4 << 20
 _MAX_WHY: Final = 500
 _NOT_REPORTED: Final = frozenset(
@@ -185,13 +188,24 @@ class GroupReports:
                     yield Reported(status, part.report.instance, part.at_ms, part.offset)
 
     def kernels(self, now_ms: int) -> dict[str, str]:
-        """Return the kernel of each router that has reported lately and does not say that it has stopped."""
-        running = (part.report for part in self._parts.values() if now_ms - part.at_ms <= STALE_MS)
+        """Return the kernel of each router that has reported lately and is not known to be gone."""
+        last = self.last_told()
+        running = (part for part in self._parts.values() if now_ms - part.at_ms <= STALE_MS)
         return {
-            report.instance: report.kernel
-            for report in running
-            if not report.statuses or any(each.state is not PartitionState.STOPPED for each in report.statuses)
+            part.report.instance: part.report.kernel
+            for part in running
+            if not part.report.statuses or not _is_gone(part, last, now_ms)
         }
+
+
+def _is_gone(part: _Part, last: Mapping[Place, Reported], now_ms: int) -> bool:
+    """Say whether a router has stopped each partition of this part, or has been silent since others have each."""
+    is_silent = now_ms - part.at_ms > SILENT_MS
+    return all(
+        each.state is PartitionState.STOPPED
+        or (is_silent and last[each.topic, each.partition].instance != part.report.instance)
+        for each in part.report.statuses
+    )
 
 
 def best(reported: Iterable[Reported]) -> dict[Place, Reported]:

@@ -16,6 +16,7 @@ from sidecar.operations.status import reports
 from sidecar.operations.status.inquiries import last_answer, partition_answer, pending_answer, recent_lateness
 from sidecar.operations.status.reports import (
     PARTITIONS_A_PART,
+    SILENT_MS,
     STALE_MS,
     GroupReports,
     Reported,
@@ -165,6 +166,23 @@ def test_a_report_holds_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports, "MAX_REPORT_BYTES", 10)
     with pytest.raises(FormatError):
         known.add(report_key("g", "a", 1), b" " * 11, now_ms, 3)
+
+
+def test_a_killed_router_does_not_count_once_others_report_all_its_partitions() -> None:
+    known = GroupReports("g")
+
+    def report(instance: str, partitions: list[int], at_ms: int, offset: int) -> None:
+        (value,) = encode_report("g", instance, "native", [replace(STATUS, partition=number) for number in partitions])
+        known.add(report_key("g", instance, 0), value, at_ms, offset)
+
+    report("killed", [0, 1], 1_000, 1)
+    report("other", [0, 2], 2_000, 2)
+    assert set(known.kernels(9_000)) == {"killed", "other"}, "nobody else reports its partition 1"
+    report("other", [0, 1, 2], 3_000, 3)
+    assert set(known.kernels(1_000 + SILENT_MS)) == {"killed", "other"}, "it may be about to report the loss"
+    assert set(known.kernels(1_001 + SILENT_MS)) == {"other"}
+    report("killed", [], 9_000, 4)
+    assert set(known.kernels(9_000)) == {"killed", "other"}, "it runs, and stands by"
 
 
 def test_an_answer_tells_all_of_a_report() -> None:
