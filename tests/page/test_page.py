@@ -356,6 +356,29 @@ def test_a_pause_with_the_keyboard_alone(window: Browser, world: World) -> None:
     assert not world.is_paused()
 
 
+def test_a_pause_with_an_end_and_a_reason(window: Browser, world: World) -> None:
+    window.sign_in(OPERATE)
+    window.go(f"#topic/{world.delay}")
+    window.wait(".heading button", "Pause").click()
+    window.wait("#reason").send_keys("billing moves")
+    window.script("document.getElementById('until').value = '2001-01-31T08:00:00'")
+    window.wait("#sure-yes", "Pause").click()
+    window.wait("#trouble", "is over; name a later time")
+    assert not world.is_paused()
+    window.wait(".heading button", "Pause").click()
+    assert window.wait("#reason").get_attribute("value") == ""
+    window.wait("#reason").send_keys("billing moves")
+    window.script("document.getElementById('until').value = '2035-01-31T08:00:00'")
+    window.wait("#sure-yes", "Pause").click()
+    window.wait("main .banner.trouble", "Paused until Jan 31, 2035")
+    window.wait("main .banner.trouble", "Reason: billing moves")
+    window.wait(".heading button", "Resume").click()
+    window.wait("#sure-yes", "Resume").click()
+    window.wait(".heading button", "Pause")
+    window.go("#policies")
+    window.wait("main p", "No policy is set")
+
+
 def test_a_narrow_window_has_room_for_all_of_it(window: Browser, world: World) -> None:
     window.look(400, 800)
     widths = {"sign-in": window.script("return document.documentElement.scrollWidth")}

@@ -165,8 +165,11 @@ function showAge() {
   at("freshness").classList.toggle("old", isOutdated || (isOld && Boolean(view.everyMs)));
 }
 
-/** Ask first, then change something; `done` says from the answer what came of it. With `whenMs` a time is asked for. */
-async function change({ question, meaning, word, path, body, method, done, whenMs }) {
+/**
+ * Ask first, then change something; `done` says from the answer what came of it. With `whenMs` a time is asked for, and
+ * with `hasEnd` an end and a reason.
+ */
+async function change({ question, meaning, word, path, body, method, done, whenMs, hasEnd = false }) {
   const sure = at("sure");
   at("sure-question").textContent = question;
   at("sure-meaning").textContent = meaning;
@@ -174,13 +177,16 @@ async function change({ question, meaning, word, path, body, method, done, whenM
   at("sure-when").hidden = whenMs === undefined;
   at("when").required = whenMs !== undefined;
   at("when").value = whenMs === undefined ? "" : fieldText(whenMs);
+  at("sure-until").hidden = !hasEnd;
+  at("until").value = at("reason").value = "";
   sure.returnValue = "no";
   sure.showModal();
   at("sure-no").focus();
   await new Promise((closed) => sure.addEventListener("close", closed, { once: true }));
   if (sure.returnValue !== "yes") return;
   try {
-    const asked = whenMs === undefined ? body : { due_ms: new Date(at("when").value).getTime() };
+    const given = hasEnd ? ending() : body;
+    const asked = whenMs === undefined ? given : { due_ms: new Date(at("when").value).getTime() };
     tell("done", done(await ask(path, asked, method)));
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
@@ -191,6 +197,12 @@ async function change({ question, meaning, word, path, body, method, done, whenM
   await show();
 }
 
+/** The end and the reason that were given, each only where it was. */
+function ending() {
+  const [until, reason] = [at("until").value, at("reason").value.trim()];
+  return { ...(until && { until: new Date(until).toISOString() }), ...(reason && { reason }) };
+}
+
 function switched({ verb, scope, name }) {
   const word = verb === "pause" ? "Pause" : "Resume";
   return change({
@@ -199,6 +211,7 @@ function switched({ verb, scope, name }) {
     word,
     path: `/${scope}/${encodeURIComponent(name)}/${verb}`,
     body: {},
+    hasEnd: verb === "pause",
     done: () => `${verb === "pause" ? "Paused" : "Resumed"} ${name}. Routers follow within a second.`,
   });
 }

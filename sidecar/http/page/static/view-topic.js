@@ -2,7 +2,7 @@
 
 import { ask, nowMs } from "./api.js";
 import { element } from "./dom.js";
-import { count, countdown, duration } from "./format.js";
+import { count, countdown, duration, moment } from "./format.js";
 import { badge, bars, changeButton, columns, stateTone, table, tile } from "./parts.js";
 import { addressOf } from "./view-pending.js";
 import { firstDue, late, notIndexed, stateOf, sum } from "./view-topics.js";
@@ -62,7 +62,9 @@ function stopped(paused, drained, values) {
   if (!paused && !drained) return null;
   const [word, key] = drained ? ["Drained", "drained"] : ["Paused", "paused"];
   const meaning = drained ? "no partition is served" : "nothing is released; new records are still indexed";
-  return element("p", { class: "banner trouble" }, `${word} by policy ${values[key].origin}: ${meaning}.`);
+  const [until, reason] = drained ? ["", ""] : [values.paused_until.value, values.paused_reason.value];
+  const told = `${word}${until ? ` until ${shown(until)}` : ""} by policy ${values[key].origin}: ${meaning}.`;
+  return element("p", { class: "banner trouble" }, reason ? `${told} Reason: ${reason}` : told);
 }
 
 function dueBars(topic, { by_due: ranges, unserved }) {
@@ -159,8 +161,11 @@ const holdsTable = (values) =>
     "Nothing is set.",
   );
 
-/** A value of a policy as people write it. */
+const INSTANT = /^[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}(\.[0-9]+)?Z$/;
+
+/** A value of a policy as people write it; an instant in the time of this browser, as all times of the page. */
 export function shown(value) {
+  if (INSTANT.test(value)) return moment(Date.parse(value));
   if (Array.isArray(value)) return value.length ? value.join(", ") : "none";
   if (typeof value === "object" && value !== null) return JSON.stringify(value);
   return value === "" ? "none" : String(value);
