@@ -29,10 +29,10 @@ export function duration(ms) {
   return parts.filter(Boolean).join(" ");
 }
 
-/** A moment as people of this browser write it, in its own time zone. */
+/** A moment as people of this browser write it, in its own time zone, which is named. */
 export function moment(ms) {
   if (ms > LAST_MS) return "beyond every calendar";
-  return new Date(ms).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  return new Date(ms).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" });
 }
 
 /** The same as a field for a date and a time takes it, to the second. */

@@ -89,7 +89,9 @@ const served = (partitions) => partitions.filter(({ state }) => state !== "unser
 
 /** How late the last releases were, half of them and all but one in a hundred. */
 export function late({ lateness_p50_ms: half, lateness_p99_ms: most }) {
-  return half === null ? "–" : `${duration(half)}, ${duration(most)}`;
+  // A cell breaks between two durations, and not within one.
+  const [shortest, longest] = [half, most].map((ms) => duration(ms ?? 0).replaceAll(" ", "\u00a0"));
+  return half === null ? "–" : `${shortest}, ${longest}`;
 }
 
 /** Of the partitions that are served. */
