@@ -51,7 +51,7 @@ from sidecar.process.host.pool import LoaderPool
 from sidecar.process.host.shared import Shared
 from sidecar.process.host.staging import Staging
 from sidecar.process.instance_name import take_name
-from sidecar.process.partition_collector import PartitionCollector
+from sidecar.process.partition_collector import PartitionCollector, TopicCollector
 from sidecar.process.served_topics import UsableTopics
 from sidecar.process.topic_watch import TopicWatch
 from sidecar.process.workers import Assignment, Workers
@@ -170,6 +170,7 @@ def _serve(
     pool = LoaderPool(lambda: clients.reader(config), lambda: clients.bulk_reader(config))
     running.stop_at_end(pool)
     usable = UsableTopics(config, admin, health, failures)
+    metrics.registry.register(TopicCollector(usable.partitions))
     topics = usable.wait(stopping)
     if stopping.is_set():
         return 0

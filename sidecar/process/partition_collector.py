@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -89,6 +89,20 @@ class PartitionCollector(Collector):
         payload.add_metric([], self._payload_bytes())
         yield from (pending, by_due, next_due, furthest, buckets, held, held_for, masked, snapshot_bytes)
         yield from (lag, hidden, state, needed, needed_time, retention, payload, in_doubt)
+
+
+class TopicCollector(Collector):
+    """A gauge over the delay topics that a process helps to serve; a partition without an owner has no other sample."""
+
+    def __init__(self, partitions: Mapping[str, int]) -> None:
+        self._partitions = partitions
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauge, for one scrape."""
+        partitions = _gauge("delay_topic_partitions", "Partitions of the delay topic, served or not", "topic")
+        for topic, count in dict(self._partitions).items():
+            partitions.add_metric([topic], count)
+        yield partitions
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:

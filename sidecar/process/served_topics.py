@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from sidecar.cluster.topics import check, reach
 from sidecar.cluster.topics.findings import Finding, Level
 from sidecar.config.model import Config
-from sidecar.kafka.client.admin import Described
+from sidecar.kafka.client.admin import Described, TopicFacts
 from sidecar.kafka.client.errors import error_of
 from sidecar.logs.events import Trouble
 from sidecar.process.health import ProcessHealth
@@ -35,6 +35,8 @@ class UsableTopics:
         self._health = health
         self._failures = failures
         self._said: set[Finding] = set()
+        self.partitions: dict[str, int] = {}
+        """Partitions of each served delay topic, as they were seen last; empty until the first ``look``."""
         self.topics: list[str] = []
         """Delay topics that are served."""
         self.troubles: dict[str, str] = {}
@@ -70,7 +72,10 @@ class UsableTopics:
     def look(self) -> dict[str, Described]:
         """Check the topics once more and return their descriptions; raise KafkaException if the cluster is silent."""
         answers = check.topic_answers(self._config, self._admin)
-        self._usable(list(check.topic_findings(self._config, answers)))
+        for name in self._usable(list(check.topic_findings(self._config, answers))):
+            facts = answers[name]
+            if isinstance(facts, TopicFacts):
+                self.partitions[name] = facts.partitions
         return answers
 
     def _usable(self, findings: list[Finding]) -> list[str]:

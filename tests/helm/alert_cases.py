@@ -11,6 +11,8 @@ HEALTHY: Final[dict[str, str]] = {
     'delay_router_partition_state{instance="a",topic="t",partition="0",state="active"}': "1+0x240",
     'delay_router_partition_state{instance="a",topic="t",partition="0",state="refused"}': "0+0x240",
     'delay_router_partition_state{instance="b",topic="t",partition="1",state="active"}': "1+0x240",
+    'delay_router_delay_topic_partitions{instance="a",topic="t"}': "2+0x240",
+    'delay_router_delay_topic_partitions{instance="b",topic="t"}': "2+0x240",
     # The next record is always due in half a minute; on the other router a long time from now.
     'delay_router_next_due_timestamp_seconds{instance="a",topic="t"}': "30+60x240",
     'delay_router_next_due_timestamp_seconds{instance="b",topic="t"}': "900000+60x240",
@@ -126,6 +128,19 @@ FAULTS: Final = (
     Fault(
         "DelayRouterPartitionNotActive",
         {'delay_router_partition_state{instance="a",topic="t",partition="0",state="active"}': "1+0x60 0+0x180"},
+        fires_at=67,
+        silent_at=64,
+    ),
+    Fault(
+        "DelayRouterPartitionUnserved",
+        {'delay_router_partition_state{instance="b",topic="t",partition="1",state="active"}': "1+0x60 stale"},
+        fires_at=67,
+        silent_at=64,
+    ),
+    Fault(
+        # A topic of which no router has a partition.
+        "DelayRouterPartitionUnserved",
+        {'delay_router_delay_topic_partitions{instance="a",topic="new"}': "_x60 4+0x180"},
         fires_at=67,
         silent_at=64,
     ),

@@ -12,7 +12,7 @@ from sidecar.metrics import DroppedLines, Metrics
 from sidecar.policies.policy import DEFAULT, Policy
 from sidecar.policies.table import PolicyTable
 from sidecar.policies.watch import PolicyWatch
-from sidecar.process.partition_collector import PartitionCollector
+from sidecar.process.partition_collector import PartitionCollector, TopicCollector
 
 BY_PROMETHEUS: Final = frozenset({"namespace", "job", "instance"})
 """Labels that a scrape adds."""
@@ -52,6 +52,7 @@ def registry() -> CollectorRegistry:
     _fill(metrics)
     metrics.registry.register(DroppedLines(lambda: 0))
     metrics.registry.register(PartitionCollector(_statuses, lambda: 1))
+    metrics.registry.register(TopicCollector({"t": 1}))
     # Never started, so it sends no requests.
     watch = PolicyWatch(_CONFIG, AdminClient({**_CONFIG.kafka}), metrics.registry)
     for policies in ({}, {DEFAULT: Policy(paused=True)}):
