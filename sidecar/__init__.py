@@ -62,4 +62,4 @@ Decisions, with the rejected alternatives
   on an unmodified broker.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"

@@ -3,6 +3,7 @@
 import base64
 import copy
 import json
+import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ import sidecar
 from sidecar.config.model import Config, load
 from tests.helm import chart, restricted, schema, tools
 from tests.helm.chart import CHART, VALUES, Resource, of_kind, rendered
+from tests.support.paths import ROOT
 
 _OPERATOR = {
     "ServiceMonitor": "servicemonitors.yaml",
@@ -264,6 +266,9 @@ def test_a_new_configuration_restarts_the_routers_and_nothing_else_does() -> Non
 
 def test_the_version_is_the_routers() -> None:
     assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == sidecar.__version__
+    # The chart takes this tag by default, so the documents build it.
+    for document in (ROOT / "OPERATIONS.md", CHART / "README.md"):
+        assert set(re.findall(r"kafka-delay-router:([0-9.]\S+?)`", document.read_text())) == {sidecar.__version__}
 
 
 def test_the_icon_is_the_pages() -> None:
