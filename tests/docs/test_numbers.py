@@ -57,7 +57,7 @@ SENTENCES: Final = [
     ("OPERATIONS.md", f"Headers have {HEADERS_WITHIN_S:.0f} s"),
     ("OPERATIONS.md", f"{THREADS} a partition with one broker"),
     ("OPERATIONS.md", f"and {CLIENTS_OF_PARTITION} more for each further broker"),
-    ("OPERATIONS.md", f"takes some {BROKER_TRANSACTIONS} to 1,000 transactions a second"),
+    ("OPERATIONS.md", "takes some {:,} to {:,} transactions a second".format(*BROKER_TRANSACTIONS)),
     (
         "OPERATIONS.md",
         f"429 beyond {ANYBODY.per_s:.0f} requests a second and client, with bursts of {ANYBODY.burst:.0f}",

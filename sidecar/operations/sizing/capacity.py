@@ -53,10 +53,8 @@ THREADS_OF_PARTITION: Final = 2
 COMMIT_S: Final = 0.004
 """The time of a transaction of one record on an idle broker."""
 
-BROKER_TRANSACTIONS: Final = 200
-"""Transactions a second that a broker on two cores takes in any case; more have to be tried."""
-
-_S_PER_MS: Final = 1 / MS_PER_S
+BROKER_TRANSACTIONS: Final = (200, 1_000)
+"""Least and most transactions a second that a broker on two cores took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +270,8 @@ def _traffic(load: Load) -> BrokerTraffic:
 
 def _transactions(load: Load) -> TransactionRates:
     partition_s = load.rate_s / load.partitions
-    quick_s, tick_s = SETTLE_S + COMMIT_S, max(RouterConfig().tick_ms * _S_PER_MS, SETTLE_S + COMMIT_S)
+    quick_s = SETTLE_S + COMMIT_S
+    tick_s = max(RouterConfig().tick_ms / MS_PER_S, quick_s)
     # After a batch of many records the next one gets a tick to fill.
     each_s = 1 / tick_s if partition_s * tick_s >= SHARED_BY else min(partition_s, 1 / quick_s)
     transactions_s = math.ceil(each_s * load.partitions)
@@ -283,10 +282,11 @@ def _transactions(load: Load) -> TransactionRates:
 def _remarks(load: Load, count: int, rates: TransactionRates) -> Iterator[str]:
     if load.partitions < count:
         yield f"a partition has one process: of {count} processes only {load.partitions} work, the others stand by"
-    if rates.transactions_s > BROKER_TRANSACTIONS * load.brokers:
+    least, most = (each * load.brokers for each in BROKER_TRANSACTIONS)
+    if rates.transactions_s > least:
         yield (
-            f"brokers on two cores take {BROKER_TRANSACTIONS * load.brokers:,} to some thousand transactions a second;"
-            " with more, records leave up to seconds late: fewer partitions share transactions"
+            f"so many brokers, each on two cores, take {least:,} to {most:,} transactions a second; with more, records"
+            " leave up to seconds late: fewer partitions share transactions"
         )
     if rates.scattered_markers_s > rates.markers_s:
         yield "give the target as many partitions as the delay topic, with the same keys: fewer markers"

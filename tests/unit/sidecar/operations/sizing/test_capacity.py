@@ -106,7 +106,7 @@ def _clients(planned: CapacityPlan) -> tuple[int, int]:
     [
         (Load(100, 60_000, 200, 2, 3), []),
         (Load(100, 60_000, 200, 1, 3), ["of 2 processes only 1 work"]),
-        (Load(5_000, 60_000, 200, 100, 1), ["brokers on two cores take 200 to some thousand transactions"]),
+        (Load(5_000, 60_000, 200, 100, 1), ["take 200 to 1,000 transactions"]),
         (Load(1_000, 60_000, 200, 4, 3), ["give the target as many partitions"]),
         (Load(100, 60_000, 600_000, 2, 3), ["larger than segment_bytes"]),
         (Load(100, 60_000, 2_000_000, 2, 3), ["raise max.message.bytes"]),
