@@ -91,7 +91,7 @@ def _panels() -> list[dict[str, Any]]:
 
 
 def _as_grafana_sends_it(expression: str) -> str:
-    variables = {"$__rate_interval": "1m", "$namespace": ".*", "$job": ".*", "$topic": ".*"}
+    variables = {"$__rate_interval": "1m", "$__range": "1h", "$namespace": ".*", "$job": ".*", "$topic": ".*"}
     for name, value in variables.items():
         expression = expression.replace(name, value)
     assert "$" not in expression
