@@ -74,7 +74,7 @@ class Brokers:
         self, rng: random.Random, *, forget: bool, often: Collection[Place] = (), seldom: Collection[Place] = ()
     ) -> None:
         self._rng = rng
-        self._forgets = forget
+        self.forgets = forget
         self._chances = dict.fromkeys(often, FREQUENT_LOSS_CHANCE) | dict.fromkeys(seldom, RARE_LOSS_CHANCE)
         self.logs: dict[Place, Log] = {}
 
@@ -94,7 +94,7 @@ class Brokers:
 
     def ended(self, places: Iterable[Place]) -> bool:
         """Write the markers to these places and say whether some were lost, with the connection to a broker."""
-        if not self._forgets:
+        if not self.forgets:
             return False
         lost = [place for place in dict.fromkeys(places) if self._rng.random() < self._chances.get(place, LOSS_CHANCE)]
         for place in lost:
@@ -127,7 +127,7 @@ class Brokers:
 
     def happen(self, places: list[Place], seldom: list[Place]) -> str:
         """Let an event happen to one of these places, or seldom to another, and describe it."""
-        if not self._forgets:
+        if not self.forgets:
             return "nothing"
         for each in seldom:
             self.log(each).opened.clear()
@@ -153,7 +153,14 @@ class Brokers:
 
     def settle(self) -> None:
         """Give everything a leader, end every transaction, and let no more events happen."""
-        self._forgets = False
+        self.forgets = False
         for log in self.logs.values():
             log.is_led = True
             log.opened.clear()
+
+
+def some_brokers(seed: int, *, often: Collection[Place], seldom: Collection[Place]) -> Brokers:
+    """Return brokers, which lose markers in some runs."""
+    # A random generator of its own, so that the rest of the run stays the same without it.
+    luck = random.Random(f"{seed}, forgets")
+    return Brokers(luck, forget=luck.random() < SHARE, often=often, seldom=seldom)

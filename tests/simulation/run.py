@@ -20,7 +20,7 @@ from snapshots.state.staged import STAGED_PREFIX
 from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 from tests.simulation import pending
 from tests.simulation.checker import Checker, Violation
-from tests.simulation.forgetting import SHARE, Brokers
+from tests.simulation.forgetting import some_brokers
 from tests.simulation.host import DEAD_PLACE, FREE_PLACES, INDISPENSABLE, TOPIC_ID
 from tests.simulation.jobs import Job
 from tests.simulation.members import INTERRUPTIONS, Group, Member
@@ -159,10 +159,7 @@ class Run:
         self._retrying = random.Random(f"{seed}, retries")
         self._retries = not (self._recurs or self._names) and self._retrying.random() < RETRY_SHARE
         self._rules_used = [self._some_rules()]
-        # A random generator of its own, so that the rest of the run stays the same without it.
-        forgetting = random.Random(f"{seed}, forgets")
-        forgets = forgetting.random() < SHARE
-        brokers = Brokers(forgetting, forget=forgets, often=[DELAY_PLACE], seldom=[STATE_PLACE])
+        brokers = some_brokers(seed, often=[DELAY_PLACE], seldom=[STATE_PLACE])
         refusing = some_refusing(seed, (DEFAULT_TARGET, *TARGETS), REJECTED)
         store = Store(faults, brokers, refusing)
         self._around = Surroundings(
@@ -199,7 +196,7 @@ class Run:
         unreadable = random.Random(f"{seed}, batches that cannot be read by any client")
         self._unreadable = unreadable if unreadable.random() < UNREADABLE_SHARE and not self._damages else None
         self._actions |= _actions_of(
-            seed, forgets=forgets, refuses=refusing.luck is not None, lanes=process.luck is not None
+            seed, forgets=brokers.forgets, refuses=refusing.luck is not None, lanes=process.luck is not None
         )
         self._jobs: list[Iterator[str]] = []
         self._cursors = [FIRST_OFFSET]

@@ -20,7 +20,8 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.librdkafka_keys import most_unpacked_bytes
 from sidecar.config.model import RouterConfig
 from sidecar.config.units import format_duration
-from sidecar.engine.ownership.rounds import MS_PER_S, SETTLE_S, SHARED_BY
+from sidecar.engine.ownership.rounds import MS_PER_S, SHARED_BY
+from sidecar.engine.release.transaction import SETTLE_S
 from sidecar.operations.sizing.memory import ANY_CODEC, PARTITION_BYTES, PROCESS_BYTES, unpacked_bytes
 
 DUE_A_SECOND: Final = 152_000

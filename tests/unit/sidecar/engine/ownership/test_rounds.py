@@ -27,13 +27,12 @@ from sidecar.engine.ownership.rounds import (
     IDLE_WAIT_S,
     LOADING_WAIT_S,
     PAUSED_WAIT_S,
-    SETTLE_S,
     SHARED_BY,
     Rounds,
 )
 from sidecar.engine.payload.records import Payload, Refused, Scheduled, transaction_bytes
 from sidecar.engine.release.plan import Plan, Released, Screened
-from sidecar.engine.release.transaction import Request
+from sidecar.engine.release.transaction import SETTLE_S, Request
 from sidecar.metrics import Metrics
 from tests.support.hand_clock import HandClock
 

@@ -71,7 +71,7 @@ class Stands:
         return 0, 20
 
     def lane(self) -> LaneName | None:
-        return None if isinstance(self._stored, StateLostError) or self._stored is None else self._stored.lane
+        return self._stored.lane if isinstance(self._stored, StoredState) else None
 
     def end(self, lane: LaneName) -> bool:
         if not self.later:
