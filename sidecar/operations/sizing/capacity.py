@@ -287,7 +287,7 @@ def _remarks(load: Load, count: int, rates: TransactionRates) -> Iterator[str]:
     if rates.transactions_s > least:
         yield (
             f"so many brokers, each on two cores, take {least:,} to {most:,} transactions a second; with more, records"
-            " leave up to seconds late: fewer partitions share transactions"
+            " leave up to seconds late: have fewer partitions, or let them share transactions (router.lanes)"
         )
     if rates.scattered_markers_s > rates.markers_s:
         yield "give the target as many partitions as the delay topic, with the same keys: fewer markers"

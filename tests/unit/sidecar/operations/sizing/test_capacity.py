@@ -34,6 +34,7 @@ def test_defaults_are_those_of_the_configuration() -> None:
     planned = plan(WEEK)
     topic = DelayTopicConfig.model_validate({"name": "d"})
     assert planned.memory.payload_bytes == RouterConfig().payload_memory_bytes
+    assert RouterConfig().lanes == 0, "transactions, markers and threads are counted for a producer of each partition"
     assert planned.disk.delay_topic_kept_ms == wanted_retention_ms(topic)
     longer = plan(Load(5_000, 30 * DAY_MS, 500, 12, 3))
     assert longer.disk.delay_topic_kept_ms == 37 * DAY_MS
