@@ -217,8 +217,9 @@ class Rules(StoredRules):
         schedule = schedule_of(decision) if self.spreads else None
         if schedule is None:
             return decision
-        schedule = sooner(schedule, timestamp_ms, offset)
-        shifted = spread(schedule, self.spread_ms_of(schedule.targets), timestamp_ms, offset)
+        shifted = sooner(schedule, timestamp_ms, offset)
+        if self._targets.spreads:
+            shifted = spread(shifted, self.spread_ms_of(shifted.targets), timestamp_ms, offset)
         return decision._replace(schedule=shifted) if isinstance(decision, Control) else shifted
 
     def role(self, name: str) -> HeaderRole | None:
