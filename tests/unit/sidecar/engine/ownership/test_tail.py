@@ -156,3 +156,10 @@ def test_the_intake_of_a_paused_partition_waits_once_much_lies_behind_a_late_rec
     assert is_held_up(ledger, 1_000, 4_000)
     ledger.advance(HELD_UP_RECORDS)
     assert is_held_up(ledger, 0, 4_000)
+
+
+def test_where_nothing_can_be_staged_there_is_no_look_to_end() -> None:
+    ledger: PartitionLedger = PartitionIndex(start_of(0), scheduled_size)
+    tail = made(Log(), ledger, PayloadBudget(1))
+    assert (tail.is_looking, tail.may_end_look) == (False, False)
+    tail.close()

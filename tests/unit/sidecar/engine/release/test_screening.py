@@ -7,6 +7,7 @@ from types import MethodType
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from index.errors import ClusterError, ClusterTrouble
 from index.named.receipts import ControlOutcome, Receipt
@@ -27,7 +28,14 @@ from sidecar.engine.release.moving import Moving
 from sidecar.engine.release.occurring import Series
 from sidecar.engine.release.plan import Plan, Screened
 from sidecar.engine.release.rates import RateLimits, TargetLimit
-from sidecar.engine.release.screening import BATCH_BYTES, ReadRecords, Screening, Stage, refused_by_target
+from sidecar.engine.release.screening import (
+    BATCH_BYTES,
+    TOLD_AT_ONCE,
+    ReadRecords,
+    Screening,
+    Stage,
+    refused_by_target,
+)
 from sidecar.kafka.writing.target_directory import TargetDirectory
 from sidecar.metrics import Metrics
 from sidecar.zones import zone_of
@@ -217,6 +225,18 @@ def test_a_record_that_retention_removed_is_lost_and_said_to_be() -> None:
     leaving = batch(entry(1, record=None), entry(2, record=None))
     screened = screen(leaving, RULES, Directory(), Reader({2: RECORD}), undecided)
     assert offsets(screened) == ([2], [], [1])
+
+
+def test_lost_records_are_counted_and_a_hundred_of_them_named() -> None:
+    screening = stages()
+    gone = [entry(offset, record=None) for offset in range(7, 7 + TOLD_AT_ONCE + 1)]
+    with capture_logs() as logs:
+        screening.screen(Plan(batch(*gone), [], []))
+    told = [(each["event"], each["count"], each["first_offset"], each["last_offset"]) for each in logs]
+    assert told == [("records_lost", TOLD_AT_ONCE + 1, 7, 7 + TOLD_AT_ONCE)]
+    assert logs[0]["offsets"] == [*range(7, 7 + TOLD_AT_ONCE)]
+    registry = screening.context.metrics.registry
+    assert registry.get_sample_value("delay_router_records_lost_total", {"topic": "d"}) == TOLD_AT_ONCE + 1
 
 
 def test_a_record_read_again_may_be_rejected_with_what_it_held() -> None:
