@@ -57,6 +57,18 @@ def test_places_that_have_left_are_swept_out_once_as_many_were_added_as_the_last
     assert not made.must_sweep, "a sweep for few places is not worthwhile"
 
 
+def test_the_more_places_a_sweep_leaves_the_later_the_next_one_comes() -> None:
+    made = Names()
+    for number in range(2 * FIRST_SWEEP):
+        made.add(b"%016d" % number, Position(100, number))
+    made.sweep(lambda _: True)
+    for number in range(2 * FIRST_SWEEP - 1):
+        made.add(b"%016d" % number, Position(101, number))
+    must_sweep = [made.must_sweep]
+    made.add(b"%016d" % 0, Position(102, 0))
+    assert [*must_sweep, made.must_sweep] == [False, True]
+
+
 def test_the_last_due_of_each_place_is_told_first_without_cancelled_ones() -> None:
     made = names(one=[1, 2])
     made.freeze()
