@@ -86,7 +86,7 @@ class KafkaStanding:
             named = self._read()
             if named is not None:
                 self.end(named)
-        self._finder.wait_for_state()
+            self._finder.wait_for_state()
         return self._read()
 
     def _read(self) -> LaneName | None:

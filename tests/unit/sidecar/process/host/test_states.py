@@ -91,7 +91,7 @@ class Play:
         self._meet()
         return Part(self)
 
-    fence = replay = once = _meet
+    fence = replay = once = give_back = _meet
 
     def take_over(self, _: object) -> "Part":
         self._meet()
@@ -110,6 +110,10 @@ class Play:
         self._to_replay -= 1
         committed = SimpleNamespace(cursor=9, watermark=(0, 0))
         return SimpleNamespace(replaying=self._to_replay >= 0, committed=committed, indexed_to=5, pending=0)
+
+    @property
+    def is_apart(self) -> bool:
+        return self._rng.random() < 0.05
 
     @property
     def is_drained(self) -> bool:

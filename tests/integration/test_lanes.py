@@ -1,0 +1,46 @@
+"""Partitions that share a transactional producer, on a real broker; ``tests/faults/test_lanes.py`` has the faults."""
+
+from random import Random
+
+from tests.integration.scenario import Load, Stage, wait_until
+from tests.integration.stored_buckets import state
+
+PARTITIONS = 4
+
+
+def lanes(stage: Stage, delay: str) -> set[str]:
+    """Return the transactional ids of the lanes that the states name, with an empty text for none."""
+    named = [state(stage, delay, partition).lane for partition in range(PARTITIONS)]
+    return {"" if lane is None else lane.transactional_id for lane in named}
+
+
+def test_a_killed_router_is_followed_by_one_that_fences_its_lane(stage: Stage, rng: Random) -> None:
+    delay = stage.delay(partitions=PARTITIONS, default_target=stage.target())
+    with stage.router(lanes=1) as router, Load(stage, [delay], rng, partitions=PARTITIONS) as load:
+        router.start_and_wait()
+        wait_until(lambda: "" not in lanes(stage, delay), "every state names a lane")
+        (before,) = lanes(stage, delay)
+        assert before.startswith(f"{stage.group_id}.lane.")
+        router.kill()
+        router.start_and_wait()
+        wait_until(lambda: not {"", before} & lanes(stage, delay), "every state names the lane of the new process")
+        load.finish()
+        assert stage.settle().released_once > 0
+        assert router.stop() == 0
+    # Every state was given back, so that a router without lanes may go on.
+    assert lanes(stage, delay) == {""}
+
+
+def test_partitions_go_from_lanes_to_producers_of_their_own_and_back(stage: Stage, rng: Random) -> None:
+    delay = stage.delay(partitions=PARTITIONS, default_target=stage.target())
+    in_lanes, without = stage.router("in-lanes", lanes=2), stage.router("without", lanes=0)
+    with in_lanes, without, Load(stage, [delay], rng, partitions=PARTITIONS) as load:
+        for router in (in_lanes, without, in_lanes, without):
+            router.start_and_wait()
+            wait_until(lambda router=router: ("" in lanes(stage, delay)) is (router is without), "the states say so")
+            # A killed one leaves the name of its lane behind.
+            router.kill()
+        without.start_and_wait()
+        load.finish()
+        assert stage.settle().released_once > 0
+        assert without.stop() == 0
