@@ -1,5 +1,6 @@
 """Partitions that share a transactional producer, on a real broker; ``tests/faults/test_lanes.py`` has the faults."""
 
+from functools import partial
 from random import Random
 
 from tests.integration.scenario import Load, Stage, wait_until
@@ -12,6 +13,10 @@ def lanes(stage: Stage, delay: str) -> set[str]:
     """Return the transactional ids of the lanes that the states name, with an empty text for none."""
     named = [state(stage, delay, partition).lane for partition in range(PARTITIONS)]
     return {"" if lane is None else lane.transactional_id for lane in named}
+
+
+def _some_have_no_lane(stage: Stage, delay: str, *, expected: bool) -> bool:
+    return ("" in lanes(stage, delay)) is expected
 
 
 def test_a_killed_router_is_followed_by_one_that_fences_its_lane(stage: Stage, rng: Random) -> None:
@@ -37,7 +42,8 @@ def test_partitions_go_from_lanes_to_producers_of_their_own_and_back(stage: Stag
     with in_lanes, without, Load(stage, [delay], rng, partitions=PARTITIONS) as load:
         for router in (in_lanes, without, in_lanes, without):
             router.start_and_wait()
-            wait_until(lambda router=router: ("" in lanes(stage, delay)) is (router is without), "the states say so")
+            expected = router is without
+            wait_until(partial(_some_have_no_lane, stage, delay, expected=expected), "the states say so")
             # A killed one leaves the name of its lane behind.
             router.kill()
         without.start_and_wait()

@@ -156,7 +156,7 @@ _INNER: dict[str, frozenset[str]] = {
     "operations.status": _KAFKA | {"operations.finding", "engine.ownership", "policies", "config"},
     "operations.rejected": _KAFKA | {"engine.release", "config"},
     "operations.verifying": _KAFKA | {"cluster.topics", "config"},
-    "operations.sizing": frozenset({"engine.ownership", "cluster.topics", "kafka.client", "config"}),
+    "operations.sizing": frozenset({"engine.ownership", "engine.release", "cluster.topics", "kafka.client", "config"}),
     "operations.asking": frozenset({"operations.rejected", "operations.finding", "operations.status"})
     | {"operations.controls", "operations.sizing"}
     | {"policies", "cluster.topics", "kafka.client", "config"},
