@@ -321,7 +321,8 @@ class SimulatedStanding:
         self._member = member
 
     def lane(self) -> LaneName | None:
-        """Return the lane that the state names."""
+        """Return the lane that the state names. Raise NotYetError if the end of the state is hidden."""
+        self._require_settled()
         return lane_in(self._around.store.state)
 
     def end(self, lane: LaneName) -> bool:
@@ -350,10 +351,12 @@ class SimulatedStanding:
         return 0
 
     def stored(self) -> StoredState | None:
-        """Return the state that the last owner has left. Raise NotYetError if the end of the state is hidden."""
+        """Return the state that the last owner has left."""
+        return fold_state(self._around.store.state)
+
+    def _require_settled(self) -> None:
         if self._around.store.brokers.log(STATE_PLACE).ends.is_open:
             raise NotYetError("the state is not settled")
-        return fold_state(self._around.store.state)
 
     def state_keys(self) -> list[bytes]:
         """Return the keys that have a value."""

@@ -8,11 +8,15 @@ the state and the progress of all partitions that have something to write. The p
                     ▲                     ▲                  │ yes                      │ no, or the lane has ended
                     │                     └── fence it ◄─────┘                          ▼
                     │                                                     write `lane: mine` by the own id
+                    │                                                     read it, so that it is settled
     serve           │                                                     transactions of the lane
     give back       └────────────────────────────────────────────────────── write `lane: none` by the lane
 
 * Two routers that take over at the same time both fence the own id. The later one fences the earlier one, whose note
   then fails, or was committed before, so that the later one reads it and fences the lane of the earlier one.
+* The note is read again before the lane writes. If the brokers have lost the marker of its transaction, the end of the
+  state is hidden, and the owner must stop like any other: an operator who ends that transaction would not learn of the
+  lane, and could not fence it.
 * An owner that was cut off fences nobody, and its lane is fenced by the next owner. The other partitions of that lane
   are taken over anew.
 * A lane that loses its producer ends for all of its partitions. Its successor of the same id has a higher number.
@@ -29,6 +33,7 @@ out of a state that it shares. A state partition of its own costs a transaction 
 
 from typing import Protocol
 
+from index.errors import NotYetError
 from sidecar.engine.ownership.origin import Origin
 from sidecar.engine.release.transaction import Transactions
 from snapshots.state.lane import LaneName
@@ -38,7 +43,10 @@ class StateWriters(Protocol):
     """The port to the lanes that write the state of a partition."""
 
     def lane(self) -> LaneName | None:
-        """Read the state topic to its end, and return the lane that may write it, if it names one."""
+        """Read the state topic to its end, and return the lane that may write it, if it names one.
+
+        Raise NotYetError if an open transaction hides the end.
+        """
 
     def end(self, lane: LaneName) -> bool:
         """Fence a lane, and say whether it could write until now.
@@ -56,6 +64,13 @@ class SharedLane(Protocol):
 
     def transactions(self, origin: Origin) -> Transactions:
         """Return the port that writes in transactions of the lane; the producer of the own id is thrown away."""
+
+
+def require_noted(standing: StateWriters, name: LaneName) -> None:
+    """Raise NotYetError if the next owner would not read this name in the state."""
+    found = standing.lane()
+    if found != name:
+        raise NotYetError(f"another router has taken over: the state names {found}, and not {name}")
 
 
 def end_former(standing: StateWriters) -> None:

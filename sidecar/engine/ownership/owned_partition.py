@@ -19,6 +19,7 @@ from sidecar.engine.buckets.single_records import SingleRecords
 from sidecar.engine.intake.decided import Indexed
 from sidecar.engine.intake.deciding import NEVER
 from sidecar.engine.ownership.adopting import Adopting
+from sidecar.engine.ownership.lanes import require_noted
 from sidecar.engine.ownership.origin import Origin, tell_of_origin, write_origin
 from sidecar.engine.ownership.ports import Host
 from sidecar.engine.ownership.rule_changes import RuleChanges
@@ -65,6 +66,7 @@ def take_over(host: Host) -> "OwnedPartition":
     if not origin.is_stored or origin.lane != name:
         write_origin(transactions, origin, name)
     if lane is not None:
+        require_noted(standing, lane.name)
         transactions = lane.transactions(origin)
     return OwnedPartition(host, origin, changes, transactions, doubts)
 
