@@ -300,10 +300,11 @@ class EndTransaction:
         A copy of a record by another producer lies behind the record, since it was made of a visible one.
         """
         found: dict[object, Hidden] = {}
+        own = self._topic.name, self._partition
         for offset, record in _read(self._config, self._place, from_offset, to_offset):
             if self._place == self._state:
                 if record.key not in (TOUCH_KEY, ENDING_KEY):
-                    found[record.key] = Hidden(offset, self._state, 0, record)
+                    found[record.key] = Hidden(offset, own, 0, record)
                 continue
             source, source_offset = _source_of(record)
             if source in self._sources:
