@@ -1,12 +1,15 @@
 """Partitions that share a transactional producer: kills, zombies, and partitions that hold up the others."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Any
 
 import pytest
 
 from tests.faults.stage import SMALL_BUCKETS, FaultStage, settled
+from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import CREATE_TIME, Load, now_ms, wait_until
 from tests.integration.stored_buckets import state
 
@@ -24,14 +27,20 @@ def lanes_of(stage: FaultStage, delay: str) -> list[str]:
     return ["" if lane is None else lane.transactional_id for lane in named]
 
 
-def test_routers_that_are_killed_lose_and_double_nothing(lone: FaultStage, rng: Random) -> None:
-    delay = lone.delay(partitions=PARTITIONS, default_target=lone.target(partitions=2), **SMALL_BUCKETS)
-    routers = [lone.router(name, instance_id=name, **LANES) for name in ("one", "two")]
-    one, two = routers
-    with one, two, Load(lone, [delay], rng, partitions=PARTITIONS, a_second=200, delays_ms=(0, 6_000)) as load:
+@contextmanager
+def two_routers(stage: FaultStage, rng: Random) -> Iterator[tuple[str, list[RouterProcess], Load]]:
+    """Start two routers with a lane each, under a load; yield the delay topic, the routers and the load."""
+    delay = stage.delay(partitions=PARTITIONS, default_target=stage.target(partitions=2), **SMALL_BUCKETS)
+    one, two = (stage.router(name, instance_id=name, **LANES) for name in ("one", "two"))
+    with one, two, Load(stage, [delay], rng, partitions=PARTITIONS, a_second=200, delays_ms=(0, 6_000)) as load:
         one.start_and_wait()
-        wait_until(lambda: all(lanes_of(lone, delay)), "every state names a lane")
+        wait_until(lambda: all(lanes_of(stage, delay)), "every state names a lane")
         two.start_and_wait()
+        yield delay, [one, two], load
+
+
+def test_routers_that_are_killed_lose_and_double_nothing(lone: FaultStage, rng: Random) -> None:
+    with two_routers(lone, rng) as (delay, routers, load):
         for _ in range(KILLS):
             time.sleep(rng.uniform(0.5, 4))
             router = rng.choice(routers)
@@ -45,17 +54,12 @@ def test_routers_that_are_killed_lose_and_double_nothing(lone: FaultStage, rng: 
             assert not router.events("partition_failed")
             assert not router.events("partition_refused")
             assert router.stop() == 0
-    # An orderly end gives each state back, so that a router without lanes may go on.
-    assert not any(lanes_of(lone, delay))
+        # An orderly end gives each state back, so that a router without lanes may go on.
+        assert not any(lanes_of(lone, delay))
 
 
 def test_a_router_that_was_stopped_and_goes_on_writes_nothing_more(lone: FaultStage, rng: Random) -> None:
-    delay = lone.delay(partitions=PARTITIONS, default_target=lone.target(partitions=2), **SMALL_BUCKETS)
-    routers = [lone.router(name, instance_id=name, **LANES) for name in ("one", "two")]
-    one, two = routers
-    with one, two, Load(lone, [delay], rng, partitions=PARTITIONS, a_second=200, delays_ms=(0, 6_000)) as load:
-        one.start_and_wait()
-        two.start_and_wait()
+    with two_routers(lone, rng) as (_, routers, load):
         for number in range(ZOMBIES):
             stopped, other = routers[number % 2], routers[1 - number % 2]
             time.sleep(rng.uniform(0.5, 3))
