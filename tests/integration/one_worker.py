@@ -87,7 +87,7 @@ def origin_of(config: Config, admin: AdminClient) -> Origin:
     """Return the origin from which an owner of partition 0 of the first delay topic would begin."""
     topic = config.delay_topics[0]
     context = PartitionContext(topic, 0, config.router.group_id, Metrics(), SystemClock())
-    return read_origin(context, KafkaStanding(config, topic, 0, admin), config.rules_for(topic))
+    return read_origin(context, KafkaStanding(config, topic, 0, admin, lambda _: False), config.rules_for(topic))
 
 
 def log_start(admin: AdminClient, topic: str) -> int:

@@ -26,9 +26,6 @@ from sidecar.engine.release.gate import waiting_since_ms
 from sidecar.engine.release.plan import Plan, Released
 from sidecar.engine.release.transaction import SETTLE_S, Request
 
-MAX_BATCH_BYTES = 48 * 1_048_576
-"""The most payload in one transaction, even with fast brokers: the records in it are in memory twice."""
-
 IDLE_WAIT_S = 0.25
 """The longest sleep; a worker that is told to stop notices it within this time."""
 

@@ -30,6 +30,9 @@ from snapshots.state.lane import LaneName
 from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 from snapshots.state.transit import encode_transit
 
+MAX_BATCH_BYTES: Final = 48 * 1_048_576
+"""The most payload in one transaction, even with fast brokers: the records in it are in memory twice."""
+
 SETTLE_S: Final = 0.004
 """The pause after a commit. The commit returns before the coordinator has written its markers, and a transaction that
 begins meanwhile is told to come back in 20 ms (notes on Kafka, 2.8). The pause makes that rare: p99 is 10 ms instead of

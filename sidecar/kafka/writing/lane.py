@@ -24,13 +24,10 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 
 from index.errors import ClusterError
-from sidecar.engine.release.transaction import SETTLE_S, Outcome, Result
+from sidecar.engine.release.transaction import MAX_BATCH_BYTES, SETTLE_S, Outcome, Result
 from sidecar.kafka.client.connections import ConnectionLostError, RenewableProducer
 from sidecar.kafka.client.errors import Verdict, classify, cluster_error, error_of
 from sidecar.kafka.writing import transactions
-
-MAX_SHARED_BYTES: Final = 48 * 1_048_576
-"""The size from which on a shared transaction takes no further part."""
 
 Finish = Callable[[], Result]
 """Makes the result of a part of a committed transaction."""
@@ -110,7 +107,7 @@ class Lane:
             try:
                 yield self.producer
             except Exception as error:
-                self._end = Result(Outcome.UNKNOWN, error=error, why=str(error))
+                self._end = _unknown(error)
                 raise
 
     def serve(self) -> None:
@@ -125,7 +122,7 @@ class Lane:
             try:
                 self.producer.require_connections()
             except ConnectionLostError as error:
-                self._end = Result(Outcome.UNKNOWN, error=error, why=str(error))
+                self._end = _unknown(error)
                 raise
 
     def end(self) -> None:
@@ -163,13 +160,13 @@ class Lane:
         finally:
             for each in together:
                 if each.result is None:
-                    self._end = each.result = self._end or Result(Outcome.UNKNOWN, error=RuntimeError(_FAILED))
+                    self._end = each.result = self._end or _unknown(RuntimeError(_FAILED))
 
     def _take(self) -> list[_Waiting]:
         with self._free:
             waiting = self._waiting
             sizes_bytes = accumulate(each.size_of() for each in waiting) if len(waiting) > 1 else ()
-            fitting = sum(1 for _ in takewhile(MAX_SHARED_BYTES.__ge__, sizes_bytes))
+            fitting = sum(1 for _ in takewhile(MAX_BATCH_BYTES.__ge__, sizes_bytes))
             together, self._waiting = waiting[: max(fitting, 1)], waiting[max(fitting, 1) :]
         return together
 
@@ -181,19 +178,27 @@ class Lane:
             finishes += [each.part() for each in together]
             transactions.commit(self.producer)
         except ConnectionLostError as error:
-            self._end = Result(Outcome.UNKNOWN, error=error, why=str(error))
+            self._end = _unknown(error)
         except KafkaException as exception:
-            return self._has_aborted(exception, together)
+            return self._has_aborted(_after(exception), together)
         except Exception as defect:  # noqa: BLE001 - a defect of the router that shows in one part is raised there
-            return self._has_defect(defect, together)
+            if len(together) == 1:
+                together[0].defect = defect
+            return self._has_aborted(Result(Outcome.ABORTED, error=defect), together)
         else:
             self._open_again_s = time.monotonic() + SETTLE_S
             for each, finish in zip(together, finishes, strict=True):
                 each.result = finish()
         return False
 
-    def _has_aborted(self, exception: KafkaException, together: Sequence[_Waiting]) -> bool:
-        result = self._after(exception)
+    def _has_aborted(self, result: Result, together: Sequence[_Waiting]) -> bool:
+        """Abort the transaction if its outcome leaves it open, and say whether the lane goes on."""
+        if result.outcome not in _ENDS_LANE:
+            try:
+                self.producer.abort_transaction()
+            except KafkaException as exception:
+                error = error_of(exception)
+                result = Result(Outcome.UNKNOWN, error=cluster_error(error), why=error.str())
         if result.outcome in _ENDS_LANE:
             self._end = result
             return False
@@ -201,25 +206,14 @@ class Lane:
             together[0].result = result
         return True
 
-    def _has_defect(self, defect: Exception, together: Sequence[_Waiting]) -> bool:
-        result = Result(Outcome.ABORTED, error=defect)
-        try:
-            self.producer.abort_transaction()
-        except KafkaException as exception:
-            self._end = result = Result(Outcome.UNKNOWN, error=cluster_error(error_of(exception)))
-        if len(together) == 1:
-            together[0].defect, together[0].result = defect, result
-        return self._end is None
 
-    def _after(self, exception: KafkaException) -> Result:
-        error = error_of(exception)
-        outcome = _OUTCOMES.get(classify(error), Outcome.UNKNOWN)
-        if outcome not in _ENDS_LANE:
-            try:
-                self.producer.abort_transaction()
-            except KafkaException as another:
-                error, outcome = error_of(another), Outcome.UNKNOWN
-        return Result(outcome, error=cluster_error(error), why=error.str())
+def _after(exception: KafkaException) -> Result:
+    error = error_of(exception)
+    return Result(_OUTCOMES.get(classify(error), Outcome.UNKNOWN), error=cluster_error(error), why=error.str())
+
+
+def _unknown(error: Exception) -> Result:
+    return Result(Outcome.UNKNOWN, error=error, why=str(error))
 
 
 def _fenced() -> ClusterError:

@@ -41,7 +41,7 @@ class KafkaStanding:
         topic: DelayTopicConfig,
         partition: int,
         admin: AdminClient,
-        end_lane: Callable[[LaneName], bool] = lambda _: False,
+        end_lane: Callable[[LaneName], bool],
     ) -> None:
         """Look at the topics of the partition; ``end_lane`` fences a lane, as ``end`` does.
 

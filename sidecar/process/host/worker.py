@@ -20,8 +20,9 @@ from sidecar import failpoints
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.retention import Retention
 from sidecar.engine.ownership.owned_partition import OwnedPartition, take_over
-from sidecar.engine.ownership.rounds import MAX_BATCH_BYTES, Rounds
+from sidecar.engine.ownership.rounds import Rounds
 from sidecar.engine.ownership.status import PartitionState, PartitionStatus, ToldStatus
+from sidecar.engine.release.transaction import MAX_BATCH_BYTES
 from sidecar.kafka.client.connections import ConnectionLostError
 from sidecar.kafka.client.errors import cluster_errors
 from sidecar.kafka.client.throttling import Throttling

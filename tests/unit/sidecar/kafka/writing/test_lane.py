@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from index.errors import ClusterError
-from sidecar.engine.release.transaction import SETTLE_S, Outcome, Result
+from sidecar.engine.release.transaction import MAX_BATCH_BYTES, SETTLE_S, Outcome, Result
 from sidecar.kafka.client.connections import ConnectionLostError, RenewableProducer
-from sidecar.kafka.writing.lane import MAX_SHARED_BYTES, Finish, Lane
+from sidecar.kafka.writing.lane import Finish, Lane
 
 WITHIN_S = 5.0
 REFUSED = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "too large", txn_requires_abort=True)
@@ -143,7 +143,7 @@ def test_the_next_transaction_waits_until_the_last_one_is_settled() -> None:
 
 def test_large_parts_do_not_share_a_transaction() -> None:
     broker = Broker()
-    Partitions(lane_with(broker), broker, "abc", size_bytes=MAX_SHARED_BYTES)
+    Partitions(lane_with(broker), broker, "abc", size_bytes=MAX_BATCH_BYTES)
     assert broker.committed == [["a"], ["b"], ["c"]]
 
 
