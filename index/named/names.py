@@ -180,8 +180,8 @@ class Names:
             assert all(known == sorted(known) for known in places.values() if isinstance(known, list))
 
     def _shift_ms(self, offset: int) -> int:
-        waits_ms = self._shifts_ms.get(offset) or self._frozen_shifts_ms.get(offset)
-        return waits_ms or self.lookup.shifts_ms.get(offset, 0)
+        unsealed_ms = self._shifts_ms.get(offset) or self._frozen_shifts_ms.get(offset)
+        return unsealed_ms or self.lookup.shifts_ms.get(offset, 0)
 
 
 def _count(places: AnyPlaces) -> int:

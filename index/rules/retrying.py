@@ -16,7 +16,7 @@ header                      in a record that comes                        in the
 ==========================  ============================================  ==========================================
 
 A record is decided as if it had said itself how long to wait and where to go (:class:`Retrying`): the rules without a
-retry decide it, with the headers filled in. So all other headers and limits mean what they mean elsewhere. A time
+retry decide it, with the headers filled in. So all other headers and limits keep their meaning. A time
 header of its own replaces the wait of one attempt, which counts. A ``delay-target`` that is not allowed gives way to
 the default target.
 

@@ -10,7 +10,7 @@ the operator names them, since their other transactions may lie behind it.
 ::
 
     1 fence       become the only writer of the delay partition; refuse another producer id or another first offset
-    2 note        write `ending` to the state, by another producer: its marker does not end what the first has open.
+    2 note        write `ending` to the state, by another producer: its marker leaves the open transaction open.
                   From here on routers refuse the partition, and the command, run again, goes on at 3
     3 abort       write to the place and abort: the marker ends the forgotten transaction there as well
     4 write again one transaction, of a new epoch: the committed records of the forgotten one, a tombstone for the note

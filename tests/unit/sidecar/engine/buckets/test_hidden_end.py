@@ -1,4 +1,4 @@
-"""The end of a delay partition that an open transaction hides: when the cluster is asked, and what is told of it."""
+"""The end of a delay partition that an open transaction hides: the requests to the cluster, and the report."""
 
 from collections.abc import Callable
 from concurrent.futures import Future

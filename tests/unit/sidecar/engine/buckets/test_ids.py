@@ -1,4 +1,4 @@
-"""The places of an id in buckets: which buckets are read for a control, how often, and what stops it meanwhile.
+"""The places of an id in buckets: the buckets that a control has read, how often, and the reasons to stop.
 
 The pool does the work when a test says so; pages, segments and the log are in memory.
 """
@@ -282,7 +282,7 @@ def test_no_control_is_evaluated_while_no_receipt_may_be_written() -> None:
 def test_a_bucket_that_points_to_the_delay_topic_is_read_there(
     log_starts_at: int, segments_read: list[list[int]], *, is_held_up: bool
 ) -> None:
-    """Where the front of the range is gone, segments may have its records; records that were loaded are in memory."""
+    """Segments may have records of a range whose front is gone; records that were loaded are in memory."""
     made = scene((10, 20), ids=IDS, paged=False)
     made.log_starts_at = log_starts_at
     bucket = made.ledger.parts.buckets[0]

@@ -1,4 +1,4 @@
-"""When a bucket is sealed or merged, and what follows when that fails; the pool works at once."""
+"""The moments at which a bucket is sealed or merged, and the steps after a failure; the pool works at once."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future

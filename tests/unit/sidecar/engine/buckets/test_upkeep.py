@@ -1,4 +1,4 @@
-"""The upkeep of a partition: when it counts, when it looks at the delay topic, and what it tells of lost records."""
+"""The upkeep of a partition: the moments of its counts and looks, and its report of lost records."""
 
 from collections.abc import Callable
 from concurrent.futures import Future

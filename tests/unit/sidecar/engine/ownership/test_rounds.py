@@ -48,7 +48,7 @@ def entry(offset: int, due_ms: int = NOW_MS - 500, target: str = "out") -> Entry
 
 
 class Owned:
-    """A partition whose records, waits and room are what a test says; notes what the round does with it."""
+    """A partition with the records, waits and room that a test sets; it notes the steps of the round."""
 
     def __init__(self, clock: HandClock) -> None:
         self._clock = clock

@@ -143,7 +143,7 @@ def test_the_wait_for_what_was_staged_has_an_end() -> None:
 
 
 def test_the_intake_of_a_paused_partition_waits_once_much_lies_behind_a_late_record() -> None:
-    """By the clock of a paused partition a late record is not due, so C stands in front of it."""
+    """A late record is not due by the clock of a paused partition, so C stands in front of it."""
     ledger: PartitionLedger = PartitionIndex(start_of(0), scheduled_size)
     ledger.advance(HELD_UP_RECORDS)
     assert not is_held_up(ledger, 1_000, 4_000), "nothing is owed"
