@@ -1,8 +1,9 @@
 """A transactional producer, and the transactions that one partition or several write with it.
 
-The threads of the partitions hand in their parts. The first thread that finds the producer free becomes the leader: it
-begins a transaction, writes all parts that wait, and commits them together. Parts that come in meanwhile wait for the
-next transaction, so the number of transactions does not grow with the number of partitions (a *group commit*)::
+The threads of the partitions hand in their parts. The thread that finds the producer free becomes the leader: it begins
+a transaction, writes its own part and all parts that wait, and commits them together. Parts that come in meanwhile wait
+for the next transaction, which the first of their threads leads. So the number of transactions does not grow with the
+number of partitions (a *group commit*). A leader wakes the threads of its parts and the next leader, and no others::
 
     partition 3 ──► part ┐                       ┌──► COMMITTED
     partition 7 ──► part ├─► one transaction ────┼──► COMMITTED
@@ -16,9 +17,9 @@ lane ends: each partition hears it with its next part, and is taken over anew.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, takewhile
-from threading import Condition
+from threading import Lock
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -48,14 +49,32 @@ _FAILED: Final = "a commit of several partitions has failed; the log has the err
 _ENDS_LANE: Final = frozenset({Outcome.UNKNOWN, Outcome.FENCED})
 
 
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    """A part that waits for its result."""
+_ALONE_BYTES: Final = MAX_BATCH_BYTES + 1
+"""The size of a turn that shares the producer with no part."""
 
-    part: Part
-    size_of: Callable[[], int]
+
+def _no_part() -> Finish:
+    raise AssertionError("a thread that has the producer alone hands in no part")
+
+
+def _locked() -> Lock:
+    lock = Lock()
+    lock.acquire()
+    return lock
+
+
+@dataclass(slots=True, eq=False)
+class _Turn:
+    """A thread that waits until it leads, or until the leader has set the result of its part.
+
+    The leader releases ``woken``, for which the thread waits.
+    """
+
+    part: Part = _no_part
+    size_of: Callable[[], int] = lambda: _ALONE_BYTES
     result: Result | None = None
     defect: Exception | None = None
+    woken: Lock = field(default_factory=_locked)
 
 
 class Lane:
@@ -63,9 +82,9 @@ class Lane:
 
     def __init__(self, producer: RenewableProducer) -> None:
         self.producer = producer
-        self._free = Condition()
+        self._lock = Lock()
         self._is_busy = False
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_Turn] = []
         self._open_again_s = 0.0
         self._end: Result | None = None
 
@@ -79,17 +98,10 @@ class Lane:
 
         Raise the error of a part that fails by itself.
         """
-        mine = _Waiting(part, size_of)
-        with self._free:
-            self._waiting.append(mine)
-            while self._is_busy and mine.result is None:
-                self._free.wait()
-            if mine.result is None:
-                self._is_busy = True
-        if mine.result is None:
+        mine = _Turn(part, size_of)
+        if self._leads(mine):
             with self._leading():
-                while mine.result is None:
-                    self._commit_waiting()
+                self._commit_with_waiting(mine)
         if mine.defect is not None:
             raise mine.defect
         assert mine.result is not None
@@ -98,10 +110,7 @@ class Lane:
     @contextmanager
     def alone(self) -> Iterator[RenewableProducer]:
         """Wait for the producer, and keep it from all other partitions; an error within ends the lane."""
-        with self._free:
-            while self._is_busy:
-                self._free.wait()
-            self._is_busy = True
+        self._leads(_Turn())
         with self._leading():
             self._raise_end()
             try:
@@ -112,7 +121,7 @@ class Lane:
 
     def serve(self) -> None:
         """Let the producer hand over its log lines; raise the error by which the lane has ended."""
-        with self._free:
+        with self._lock:
             if self._is_busy:
                 # The commit that is under way serves the producer.
                 return
@@ -133,25 +142,37 @@ class Lane:
         """Throw the producer away; the next one of its transactional id settles an open transaction."""
         self.producer.purge()
 
+    def _leads(self, mine: _Turn) -> bool:
+        """Wait for the turn of a thread, and say whether it leads; if it does not, the result of its part is set."""
+        with self._lock:
+            if not self._is_busy:
+                self._is_busy = True
+                return True
+            self._waiting.append(mine)
+        mine.woken.acquire()
+        return mine.result is None
+
     @contextmanager
     def _leading(self) -> Iterator[None]:
+        """Let the first thread that waits lead after this one."""
         try:
             yield
         finally:
-            with self._free:
-                self._is_busy = False
-                self._free.notify_all()
+            with self._lock:
+                self._is_busy = bool(self._waiting)
+                if self._is_busy:
+                    self._waiting.pop(0).woken.release()
 
     def _raise_end(self) -> None:
         if self._end is not None:
             self._end.give_up()
 
-    def _commit_waiting(self) -> None:
-        """Commit the parts that wait, the first ones if they are large, and set the result of each."""
+    def _commit_with_waiting(self, mine: _Turn) -> None:
+        """Commit the part of the leader with the parts that wait, and set the result of each."""
         pause_s = self._open_again_s - time.monotonic()
         if pause_s > 0:
             time.sleep(pause_s)
-        together = self._take()
+        together = self._take(mine)
         try:
             if self._end is None and self._try(together) and len(together) > 1:
                 for each in together:
@@ -161,16 +182,20 @@ class Lane:
             for each in together:
                 if each.result is None:
                     self._end = each.result = self._end or _unknown(RuntimeError(_FAILED))
+                each.woken.release()
 
-    def _take(self) -> list[_Waiting]:
-        with self._free:
-            waiting = self._waiting
-            sizes_bytes = accumulate(each.size_of() for each in waiting) if len(waiting) > 1 else ()
+    def _take(self, mine: _Turn) -> list[_Turn]:
+        """Return the turn of the leader and the first ones that wait, as many as fit into one transaction."""
+        with self._lock:
+            if not self._waiting:
+                return [mine]
+            sizes_bytes = accumulate((each.size_of() for each in self._waiting), initial=mine.size_of())
             fitting = sum(1 for _ in takewhile(MAX_BATCH_BYTES.__ge__, sizes_bytes))
-            together, self._waiting = waiting[: max(fitting, 1)], waiting[max(fitting, 1) :]
+            together = [mine, *self._waiting[: max(fitting - 1, 0)]]
+            del self._waiting[: len(together) - 1]
         return together
 
-    def _try(self, together: Sequence[_Waiting]) -> bool:
+    def _try(self, together: Sequence[_Turn]) -> bool:
         """Commit these parts in one transaction; return True if it was aborted, and set no result of several parts."""
         finishes: list[Finish] = []
         try:
@@ -191,7 +216,7 @@ class Lane:
                 each.result = finish()
         return False
 
-    def _has_aborted(self, result: Result, together: Sequence[_Waiting]) -> bool:
+    def _has_aborted(self, result: Result, together: Sequence[_Turn]) -> bool:
         """Abort the transaction if its outcome leaves it open, and say whether the lane goes on."""
         if result.outcome not in _ENDS_LANE:
             try:
