@@ -80,14 +80,14 @@ def one_worker(config: Config, limits: Limits = LIMITS) -> Iterator[RunningWorke
 
 def stored_manifests(config: Config) -> tuple[Manifest, ...]:
     """Return the manifests in the state topic."""
-    return origin_of(config, cluster.connect(config)).buckets
+    return origin_of(config).buckets
 
 
-def origin_of(config: Config, admin: AdminClient) -> Origin:
+def origin_of(config: Config) -> Origin:
     """Return the origin from which an owner of partition 0 of the first delay topic would begin."""
     topic = config.delay_topics[0]
     context = PartitionContext(topic, 0, config.router.group_id, Metrics(), SystemClock())
-    return read_origin(context, KafkaStanding(config, topic, 0, admin, lambda _: False), config.rules_for(topic))
+    return read_origin(context, KafkaStanding(config, topic, 0, lambda _: False), config.rules_for(topic))
 
 
 def log_start(admin: AdminClient, topic: str) -> int:

@@ -291,7 +291,7 @@ def test_start_over_mends_damaged_state_in_one_transaction(
     write_state(kafka.bootstrap, command.topic, {b"a": b"1", b"b": b"2"})
     write_state(kafka.bootstrap, state, {PROGRESS_KEY: b"damaged"})
     with pytest.raises(Exception, match="cannot be trusted"):
-        origin_of(command, kafka_admin)
+        origin_of(command)
     done = command.json("start-over", f"{command.topic}/0", "--yes")
     assert done == {
         "topic": command.topic,
@@ -303,7 +303,7 @@ def test_start_over_mends_damaged_state_in_one_transaction(
         "series_ending": 0,
         "done": True,
     }
-    assert origin_of(command, kafka_admin).progress == start_of(0)
+    assert origin_of(command).progress == start_of(0)
 
 
 def test_start_over_removes_keys_it_does_not_know(command: Command, kafka: Cluster, kafka_admin: AdminClient) -> None:
@@ -326,9 +326,9 @@ def test_start_over_after_the_delay_topic_was_created_again(command: Command, ka
         assert deadline_tries, "the topic is still there"
     command("init", "--partitions", 1)
     with pytest.raises(Exception, match="created again"):
-        origin_of(command, kafka_admin)
+        origin_of(command)
     assert command("start-over", f"{command.topic}/0", "--yes").exit_code == 0
-    assert origin_of(command, kafka_admin).progress == start_of(0)
+    assert origin_of(command).progress == start_of(0)
 
 
 def test_start_over_fences_the_owner(command: Command, kafka_admin: AdminClient) -> None:
@@ -340,7 +340,7 @@ def test_start_over_fences_the_owner(command: Command, kafka_admin: AdminClient)
     assert command("start-over", f"{command.topic}/0", "--yes").exit_code == 0
     with pytest.raises(Exception, match=r"_FENCED|PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
         owner.commit_transaction(30)
-    assert origin_of(command, kafka_admin).progress == start_of(0)
+    assert origin_of(command).progress == start_of(0)
 
 
 @pytest.mark.parametrize("place", ["{topic}", "{topic}/x", "{topic}/7", "elsewhere/0", "/0"])

@@ -378,6 +378,9 @@ class SimulatedStanding:
         """Return -1: no group has committed an offset."""
         return -1
 
+    def may_be_staged(self) -> bool:
+        return bool(self._around.store.backfill)
+
     def doubts(self, _: StoredState) -> Doubts:
         """Return the doubts by the shipped rule. Raise NotYetError if the router cannot do without a place in doubt."""
         brokers = self._around.store.brokers
@@ -392,10 +395,6 @@ class SimulatedStaged:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._watch = Watch(around.store, around.faults.rng)
-
-    def may_hold(self) -> bool:
-        """Say, at the take-over, whether a job has staged records."""
-        return bool(self._around.store.backfill)
 
     def has_looked(self) -> bool:
         """Say at random whether the owner has looked, so that it takes some rounds."""

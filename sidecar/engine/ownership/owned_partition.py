@@ -1,5 +1,6 @@
 """An owned partition: all its state between two take-overs, made and thrown away as a whole."""
 
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from index.named.mask import Mask
@@ -68,14 +69,24 @@ def take_over(host: Host) -> "OwnedPartition":
     if lane is not None:
         require_noted(standing, lane.name)
         transactions = lane.transactions(origin)
-    return OwnedPartition(host, origin, changes, transactions, doubts)
+    has_looked = host.staged.has_looked if standing.may_be_staged() else None
+    return OwnedPartition(host, origin, changes, transactions, doubts, has_looked)
 
 
 class OwnedPartition:
-    """Index, gate, releaser and upkeep of the buckets of one partition; used by its worker only."""
+    """Index, gate, releaser and upkeep of the buckets of one partition; used by its worker only.
+
+    ``has_looked`` says whether all staged records are known; None if no record is staged.
+    """
 
     def __init__(
-        self, host: Host, origin: Origin, changes: RuleChanges, transactions: Transactions, doubts: Doubts
+        self,
+        host: Host,
+        origin: Origin,
+        changes: RuleChanges,
+        transactions: Transactions,
+        doubts: Doubts,
+        has_looked: Callable[[], bool] | None,
     ) -> None:
         self.context = host.context
         self._host = host
@@ -83,13 +94,20 @@ class OwnedPartition:
         self.recent_lateness = RecentLateness()
         self._is_draining = False
         with ExitStack() as closing:
-            self._put_together(host, origin, transactions, closing)
+            self._put_together(host, origin, transactions, has_looked, closing)
             self._apply(changes.settings)
             self._doubts.begin(doubts)
             # Only after the last step that can fail; the parts are thrown away here if a step fails.
             self._closing = closing.pop_all()
 
-    def _put_together(self, host: Host, origin: Origin, transactions: Transactions, closing: ExitStack) -> None:
+    def _put_together(
+        self,
+        host: Host,
+        origin: Origin,
+        transactions: Transactions,
+        has_looked: Callable[[], bool] | None,
+        closing: ExitStack,
+    ) -> None:
         context, topic = host.context, host.context.topic
         self._resident = BudgetShare(host.budget)
         closing.callback(self._resident.close)
@@ -122,12 +140,11 @@ class OwnedPartition:
         lane = None if host.lane is None else host.lane.name
         parts = self.ledger, self.gate, inventory, self._screening
         self.releaser = Releaser(context, transactions, *parts, lane=lane)
-        looked = host.staged.has_looked if host.staged.may_hold() else None
         pages = IdPageSource(topic.name, topic.snapshots, context.partition, context.limits)
         self._loading = Loading(context, self.ledger.parts, source, host.pool, host.budget, self._resident)
         closing.callback(self._loading.close)
         self._ids = StoredIds(context, self.ledger, source, pages, host.pool, self._loading, self.gate)
-        self._tail = PartitionTail(context, self.ledger, origin.history, host.read_on, self._ids, looked)
+        self._tail = PartitionTail(context, self.ledger, origin.history, host.read_on, self._ids, has_looked)
         closing.callback(self._tail.close)
         self._housekeeping = Housekeeping(context, self.ledger, source, host.pool, self._ids, pages, host.codec)
         closing.callback(self._housekeeping.stop)

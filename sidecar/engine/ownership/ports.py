@@ -34,9 +34,6 @@ from snapshots.segments.codec import SegmentCodec
 class StagedRecords(StagedView, Protocol):
     """The records that jobs have staged for one partition."""
 
-    def may_hold(self) -> bool:
-        """Say whether records may be staged, so that the partition should wait until all are known."""
-
     def has_looked(self) -> bool:
         """Say whether all staged records are known by now, or cannot be known."""
 

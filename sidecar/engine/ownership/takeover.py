@@ -67,6 +67,9 @@ class Standing(StateWriters, Protocol):
     def staged(self) -> Sequence[Stored]:
         """Return all records of the backfill partition."""
 
+    def may_be_staged(self) -> bool:
+        """Say whether jobs may have staged records, so that the partition should wait until all are known."""
+
     def series_key(self) -> bytes:
         """Return the key that signs occurrences, after a loss of the state; empty if no topic has it any more."""
 

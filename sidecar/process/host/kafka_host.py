@@ -46,7 +46,7 @@ from sidecar.policies.settings import PolicySettings
 from sidecar.process.host.budget import PayloadBudget
 from sidecar.process.host.pool import LoaderPool
 from sidecar.process.host.read_ahead import ReadAhead
-from sidecar.process.host.restoring import has_records, look_at_backfills
+from sidecar.process.host.restoring import look_at_backfills
 from sidecar.process.host.shared import Shared
 from sidecar.process.host.staging import StagedAt, Staging
 from sidecar.process.host.standing import KafkaStanding
@@ -60,10 +60,9 @@ SERIES_KEY_BYTES = 16
 class KafkaStaged:
     """A view of the records that jobs have staged for a partition; the process watches them until it is closed."""
 
-    def __init__(self, staging: Staging, place: StagedAt, may_hold: Callable[[], bool]) -> None:
+    def __init__(self, staging: Staging, place: StagedAt) -> None:
         self._staging = staging
         self._place = place
-        self.may_hold = may_hold
         staging.watch(place)
 
     def has_looked(self) -> bool:
@@ -132,9 +131,6 @@ class KafkaHost:
         """True if the partition should leave its lane, because it holds up the others."""
         self._reader = OffsetReader(lambda: clients.reader(config))
         self._closing.callback(self._reader.close)
-        # A client of its own: after a restart of the brokers an older client still asks with the old leader epochs, and
-        # is refused until it refreshes its metadata by chance.
-        self._admin = cluster.connect(config)
 
     def fence(self, stopping: Callable[[], bool]) -> None:
         """Fence the other owners, and join a lane if the process has many partitions.
@@ -194,16 +190,16 @@ class KafkaHost:
     @property
     def topic_ids(self) -> dict[str, str]:
         """The ids of the partition's own topics, by name."""
-        return {name: facts.topic_id for name, facts in self._standing.topics.items()}
+        return {name: facts.topic_id for name, facts in self._topics.items()}
 
     def standing(self) -> KafkaStanding:
         """Look at the topics of the partition, and return the port for questions about it."""
         shared, topic, partition = self._shared, self._topic, self._partition
-        self._standing = KafkaStanding(shared.config, topic, partition, self._admin, self._end_lane)
-        place = StagedAt(topic.backfill, topic.snapshots, partition)
-        self._staged = KafkaStaged(shared.staging, place, lambda: has_records(self._admin, topic.backfill, partition))
+        standing = KafkaStanding(shared.config, topic, partition, self._end_lane)
+        self._topics = standing.topics
+        self._staged = KafkaStaged(shared.staging, StagedAt(topic.backfill, topic.snapshots, partition))
         self._closing.callback(self._staged.close)
-        return self._standing
+        return standing
 
     def look_again(self, doubts: Doubts) -> "Future[Doubts]":
         """Ask the cluster again about places in doubt, in a thread of its own: absent brokers answer late."""
@@ -250,7 +246,7 @@ class KafkaHost:
             stops_at_bad=(lambda: ledger.committed.cursor) if topic.on_unreadable == "stop" else None,
             native=self._shared.kernel.decider,
         )
-        most_batch_bytes = self._standing.topics[topic.name].number("max.message.bytes", DEFAULT_MAX_MESSAGE_BYTES)
+        most_batch_bytes = self._topics[topic.name].number("max.message.bytes", DEFAULT_MAX_MESSAGE_BYTES)
         fetching = Fetching(
             connects_of(config, budget.prefetched_bytes, most_batch_bytes),
             TopicPartition(topic.name, self._partition, ledger.indexed_to),
@@ -279,7 +275,7 @@ class KafkaHost:
         trimming = Trimming(
             self.context, Removal(shared.admin, brokers, partition).below, lambda: shared.pool.look(look), key
         )
-        retention = retention_of(self._standing.topics[topic.name].settings)
+        retention = retention_of(self._topics[topic.name].settings)
         hidden = HiddenEnd(lambda: shared.pool.look(self._edges), brokers, self.context.place)
         return Upkeep(self.context, ledger, trimming, shared.pool, retention, gate, hidden)
 

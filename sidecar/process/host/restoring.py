@@ -10,7 +10,7 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.engine.ownership.restored import kept_by_backfills
 from sidecar.engine.ports import Records, Stored
-from sidecar.kafka.client.admin import is_there, log_range
+from sidecar.kafka.client.admin import is_there
 from sidecar.kafka.client.commands import acl_command, principal_of
 from sidecar.kafka.client.errors import cluster_error, error_of
 from sidecar.kafka.reading.scan import read_compacted
@@ -23,15 +23,6 @@ def read_backfills(config: Config, topic: DelayTopicConfig, partition: int, admi
     """
     # The check comes first: the client gives the same answer about a missing partition as about one without a leader.
     return read_compacted(config, topic.backfill, partition, admin) if is_there(admin, topic.backfill) else []
-
-
-def has_records(admin: AdminClient, backfill: str, partition: int) -> bool:
-    """Say whether a backfill partition may hold records; False also where it is missing or cannot be described."""
-    try:
-        start, end = log_range(admin, backfill, partition)
-    except KafkaException:
-        return False
-    return start < end
 
 
 def look_at_backfills(

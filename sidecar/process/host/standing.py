@@ -16,7 +16,7 @@ from sidecar.config.model import Config
 from sidecar.engine.ports import Stored
 from sidecar.engine.release.aside import Doubts
 from sidecar.kafka.client import clients
-from sidecar.kafka.client.admin import REQUEST_TIMEOUT_S, TopicFacts, log_range, topic_facts, uncommitted_end
+from sidecar.kafka.client.admin import REQUEST_TIMEOUT_S, TopicFacts, connect, log_range, topic_facts, uncommitted_end
 from sidecar.kafka.client.errors import error_of
 from sidecar.kafka.doubts.look import DoubtFinder
 from sidecar.kafka.reading.scan import read_settled
@@ -31,6 +31,8 @@ SETTLED_SOON_S: Final = 0.2
 class KafkaStanding:
     """Asks the cluster about one partition; ``topics`` are the facts of its own topics.
 
+    It has an admin client of its own: after a restart of the brokers an older client still asks with the old leader
+    epochs, and is refused until it refreshes its metadata by chance. The client ends with this object.
     The topics are looked at before any of them is read, since the client reports a missing partition like a partition
     without a leader, and its message names neither.
     """
@@ -40,7 +42,6 @@ class KafkaStanding:
         config: Config,
         topic: DelayTopicConfig,
         partition: int,
-        admin: AdminClient,
         end_lane: Callable[[LaneName], bool],
     ) -> None:
         """Look at the topics of the partition; ``end_lane`` fences a lane, as ``end`` does.
@@ -48,11 +49,11 @@ class KafkaStanding:
         Raise RefusedError with the first missing topic and the way out, or KafkaException if the cluster does not
         answer.
         """
+        self._admin = admin = connect(config)
         self.topics = own_topics(admin, topic, partition)
         self._config = config
         self._topic = topic
         self._partition = partition
-        self._admin = admin
         self._finder = DoubtFinder(config, topic, partition, admin)
         self._records: Sequence[Stored] = ()
         self.end = end_lane
@@ -111,6 +112,14 @@ class KafkaStanding:
                 raise
             # A router without the right to read the topic gets no records from jobs; ``check`` tells of it.
             return []
+
+    def may_be_staged(self) -> bool:
+        """Ask now whether the backfill partition has records; say no if it is missing or cannot be described."""
+        try:
+            start, end = log_range(self._admin, self._topic.backfill, self._partition)
+        except KafkaException:
+            return False
+        return start < end
 
     def series_key(self) -> bytes:
         """Look for the key of series in the state topic, and then in the snapshots topic."""

@@ -94,6 +94,9 @@ class Stands:
     def staged(self) -> list[Stored]:
         return []
 
+    def may_be_staged(self) -> bool:
+        return False
+
     def series_key(self) -> bytes:
         return SERIES_KEY
 
