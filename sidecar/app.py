@@ -17,6 +17,7 @@ import time
 from collections import deque
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from threading import Event
 from typing import Protocol
 
@@ -52,6 +53,7 @@ from sidecar.process.host.shared import Shared
 from sidecar.process.host.staging import Staging
 from sidecar.process.instance_name import take_name
 from sidecar.process.partition_collector import PartitionCollector, TopicCollector
+from sidecar.process.router_processes import RouterProcesses, command_of, settings_of
 from sidecar.process.served_topics import UsableTopics
 from sidecar.process.topic_watch import TopicWatch
 from sidecar.process.workers import Assignment, Workers
@@ -78,6 +80,16 @@ def run(config: Config) -> int:
     kernel = Kernel.chosen(os.environ)
     with events.in_background(config.router.log_level) as lines:
         return _run(config, lines, kernel)
+
+
+def run_several(config: Config, config_file: Path | None, count: int) -> int:
+    """Run ``count`` routers in processes of their own until SIGTERM or SIGINT, and return the exit code."""
+    stops: list[int] = []
+    for number in STOP_SIGNALS:
+        # A handler may interrupt the main thread anywhere, so it takes no lock.
+        signal.signal(number, lambda number, _: stops.append(number))
+    environments = [{**os.environ, **settings} for settings in settings_of(config, count)]
+    return RouterProcesses(command_of(config_file), environments).run(lambda: bool(stops))
 
 
 class _Stoppable(Protocol):

@@ -132,11 +132,21 @@ def cli(verbose: bool) -> None:
 
 @cli.command("run", short_help="Run the router until SIGTERM.")
 @config_option
-def run_command(config_file: Path | None) -> None:
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Routers to run: each uses one core, and listens 10 ports above the one before.",
+)
+def run_command(config_file: Path | None, processes: int) -> None:
     """Run the router until SIGTERM; the topics must exist (delay-router init).
 
     The log goes to stderr, a JSON object a line. On the address of [http] listen, /readyz says whether every partition
     is served, and /metrics has the numbers. Start any number of routers: those of one group_id share the partitions.
+
+    With --processes this process only starts the routers, and starts a router that has ended again. The settings, such
+    as payload_memory, hold for each of them.
     """
     # Only this command needs these modules.
     from sidecar import app  # noqa: PLC0415
@@ -148,7 +158,7 @@ def run_command(config_file: Path | None) -> None:
     config.require_delay_topics()
     # Connect first: it names a key that librdkafka does not know before the router starts.
     admin.connect(config)
-    sys.exit(app.run(config))
+    sys.exit(app.run(config) if processes == 1 else app.run_several(config, config_file, processes))
 
 
 @cli.command("demo", short_help="Start a broker and a router, and watch records wait.")

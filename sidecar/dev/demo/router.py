@@ -70,11 +70,13 @@ class RouterProcess:
     """``delay-router run`` as a child process; its output goes to `log`, over restarts too.
 
     The process has a session of its own: Ctrl-C in the terminal reaches only the parent, which then stops the router
-    itself. If the parent is killed, the router is killed too. ``module`` is the program that is given the arguments.
+    itself. If the parent is killed, the router is killed too. ``module`` is the program that is given the arguments,
+    and ``options`` are further arguments of ``run``.
     """
 
     def __init__(self, config: Path, port: int, log: Path) -> None:
         self.module = "sidecar"
+        self.options: Sequence[str] = ()
         self.config = config
         self.port = port
         self.log = log
@@ -111,7 +113,7 @@ class RouterProcess:
         """Start the process and return at once."""
         if self.running:
             raise RouterProcessError(f"router {self.pid} is running already")
-        command = [sys.executable, "-m", self.module, "run", "--config", str(self.config)]
+        command = [sys.executable, "-m", self.module, "run", "--config", str(self.config), *self.options]
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
