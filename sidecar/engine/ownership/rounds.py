@@ -35,9 +35,6 @@ LOADING_WAIT_S = 0.002
 PAUSED_WAIT_S = 0.005
 """The longest sleep while the intake pauses."""
 
-FINE_WAIT_S = 0.0015
-"""The most that the clock sleeps instead of the client, which sleeps in whole milliseconds and would oversleep."""
-
 SHARED_BY = 32
 """The size of a batch, in records, from which on the next transaction waits for a tick, so that records share it."""
 
@@ -121,9 +118,6 @@ class Rounds:
         return (due_ms * NS_PER_MS - self._clock.now_ns()) / (NS_PER_MS * MS_PER_S)
 
     def _index(self, wait_s: float) -> None:
-        if FINE_WAIT_S >= wait_s > 0:
-            self._clock.sleep(wait_s)
-            wait_s = 0
         ledger = self._owned.ledger
         if ledger.replaying:
             indexed = self._owned.index(wait_s)
@@ -156,11 +150,7 @@ class Rounds:
         held_s = self._owned.gate.wait_s(self._now_ms())
         if held_s is not None:
             longest_s = min(longest_s, max(held_s, self._open_again_s - running_s, 0.0))
-        if ready_s is None:
-            return longest_s
-        if ready_s > FINE_WAIT_S:
-            return min(ready_s - FINE_WAIT_S / 2, longest_s)
-        return max(ready_s, 0.0)
+        return longest_s if ready_s is None else min(max(ready_s, 0.0), longest_s)
 
     def _ready_in_s(self, running_s: float) -> float | None:
         """Return the seconds until the next transaction may begin, as known now; None if no record waits for it."""
