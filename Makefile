@@ -11,7 +11,7 @@ PROTOS := $(wildcard snapshots/proto/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help venv demo dev test test-all test-broker test-rest test-versions test-wheel test-kernel wheel wheels sdist client-wheel coverage simulate mutants mutation model walk faults soak lint format bench bench-kernel bench-large bench-named bench-growth bench-ops bench-spark lock proto clean \
-        chart-tools chart-schema chart push-chart push-image test-docs test-helm test-monitoring test-page image image-spark release-image image-sbom test-image test-spark spark-zip
+        chart-tools chart-schema site chart push-chart push-image test-docs test-helm test-monitoring test-page image image-spark release-image image-sbom test-image test-spark spark-zip
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -174,6 +174,14 @@ mutation: venv ## Share of small mistakes in index and sidecar/engine that tests
 	@$(MUTATION)/bin/python -m pip install --quiet --require-hashes --requirement requirements-mutation.lock
 	@$(BIN)/python -m tests.mutation $(or $(MUTANTS),300) $(if $(SEED),--seed $(SEED))
 
+SITE = build/site
+
+site: venv ## The documents as a site with search, in build/site/html
+	@test -x $(SITE)/venv/bin/python || $(PYTHON) -m venv $(SITE)/venv
+	@$(SITE)/venv/bin/python -m pip install --quiet --require-hashes --requirement requirements-site.lock
+	@$(BIN)/python -m tests.docs.site $(SITE)/pages
+	@NO_MKDOCS_2_WARNING=1 $(SITE)/venv/bin/mkdocs build --quiet
+
 model: venv ## Check the model of exactly-once with TLC: the right router holds, each wrong one is caught (two minutes)
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
@@ -244,7 +252,8 @@ lock: ## Pin the dependencies again (UPGRADE=--upgrade: to the newest)
 	@$(LOCK) --group dev --output-file requirements-dev.lock
 	@$(subst uv pip compile pyproject.toml,uv pip compile --group image,$(LOCK)) --output-file requirements-image.lock
 	@$(subst uv pip compile pyproject.toml,uv pip compile --group mutation,$(LOCK)) --output-file requirements-mutation.lock
-	@! grep -HnE '://|[a-z]\.(com|dev|io|org|net)\b' requirements.lock requirements-extras.lock requirements-spark.lock requirements-dev.lock requirements-image.lock requirements-mutation.lock
+	@$(subst uv pip compile pyproject.toml,uv pip compile --group site,$(LOCK)) --output-file requirements-site.lock
+	@! grep -HnE '://|[a-z]\.(com|dev|io|org|net)\b' requirements.lock requirements-extras.lock requirements-spark.lock requirements-dev.lock requirements-image.lock requirements-mutation.lock requirements-site.lock
 
 proto: venv ## Generate snapshots/proto/*_pb2.py and .pyi from the .proto files
 	@$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. $(PROTOS)
