@@ -149,6 +149,16 @@ def wait_ms(retry: Retry, number: int) -> int:
     return waits[min(number, len(waits)) - 1]
 
 
+def attempts_of(retry: Retry, headers: Headers) -> int:
+    """Return the number of attempts of an accepted record: its own limit, or that of its delay topic.
+
+    >>> retry = Retry(1_000, 2_000, 60_000, 100, 8, "orders.dlq")
+    >>> attempts_of(retry, []), attempts_of(retry, [("Deliver-Attempts-Max", b"3")])
+    (8, 3)
+    """
+    return next((_count(value) for name, value in headers if lowered(name) == ATTEMPTS_MAX), retry.attempts)
+
+
 def ladder(retry: Retry) -> Iterator[tuple[int, int, int, int]]:
     """Yield each attempt: its number, the shortest and the longest wait, and the sum of the longest waits so far.
 

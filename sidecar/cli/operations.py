@@ -16,7 +16,7 @@ from sidecar.cli.output import format_bytes, pending_chart, print_json, print_se
 from sidecar.cli.side import Desk, SideOptions, complete_topics, side_options, topic_argument
 from sidecar.config.units import format_instant, parse_duration_ms, parse_size_bytes
 from sidecar.durations import spoken_duration
-from sidecar.operations.status.answers import DueRange, Fate, LookupAnswer, PendingAnswer
+from sidecar.operations.status.answers import AttemptAnswer, DueRange, Fate, LookupAnswer, PendingAnswer
 from sidecar.policies.policy import Scope, ScopeKind, target_scope, topic_scope
 
 # Only the command that computes one loads them.
@@ -89,6 +89,8 @@ def lookup_command(place: tuple[str, int, int], *, as_json: bool, chosen: SideOp
         print_json(answer.model_dump(mode="json"))
     else:
         print_sentence(f"{answer.topic}/{answer.partition}/{answer.offset}: {_shown(answer)}")
+        if answer.attempt is not None:
+            print_sentence(_shown_attempt(answer.attempt))
         if answer.code and answer.fate is Fate.REJECTED:
             click.echo(f"its message: delay-router rejected list {answer.topic} --code {answer.code}")
     sys.exit(FAILED if answer.fate is Fate.UNKNOWN else DONE)
@@ -136,6 +138,17 @@ def _shown(answer: LookupAnswer) -> str:
     if answer.why:
         parts.append(answer.why)
     return "; ".join(parts)
+
+
+def _shown_attempt(attempt: AttemptAnswer) -> str:
+    if attempt.exhausted:
+        return f"exhausted after {attempt.number} attempts"
+    if attempt.most is None:
+        return f"attempt {attempt.number}"
+    after = attempt.number + len(attempt.next_waits_ms)
+    waits = [spoken_duration(each) for each in attempt.next_waits_ms] + ["..."] * (after < attempt.most)
+    then = f"waits {', '.join(waits)}" if waits else f"goes to {attempt.dead_letter}"
+    return f"attempt {attempt.number} of {attempt.most}; if it fails, the record {then}"
 
 
 def _scope_of(topic: str, target: str) -> Scope:

@@ -288,4 +288,6 @@ class Walk:
         if not self.wanted.takes(schedule, record, told.due_ms):
             return
         _, targets, deliver_id, series = told
-        self.found.append(Pending(told.due_ms, self.partition, offset, targets, deliver_id, series, record.key))
+        attempt = None if schedule.attempt is None else schedule.attempt.number
+        place = self.partition, offset
+        self.found.append(Pending(told.due_ms, *place, targets, deliver_id, series, record.key, attempt))

@@ -55,7 +55,7 @@ class Pending(NamedTuple):
     """One pending schedule, without value and headers apart from its id.
 
     ``due_ms`` is the timestamp of the record where a schedule named no time. An occurrence of a recurring schedule has
-    in ``series`` the offset of the schedule's first record.
+    in ``series`` the offset of the schedule's first record. ``attempt`` is its number, where attempts are counted.
     """
 
     due_ms: int
@@ -65,6 +65,7 @@ class Pending(NamedTuple):
     deliver_id: bytes | None
     series: int | None
     key: bytes | None
+    attempt: int | None = None
 
 
 class PagePlace(NamedTuple):

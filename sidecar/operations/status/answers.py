@@ -109,6 +109,18 @@ class Fate(StrEnum):
     UNKNOWN = "unknown"
 
 
+class AttemptAnswer(Answer):
+    """The attempt of one record, where its delay topic counts attempts."""
+
+    number: int = Field(description="Number of this attempt, from 1; of an exhausted record that of its last one")
+    most: int | None = Field(description="Attempts of this record; null: its rules are no longer kept")
+    exhausted: bool = Field(description="No attempt was left: it goes to the dead-letter topic")
+    next_waits_ms: tuple[int, ...] = Field(
+        (), description="Longest waits of the attempts that follow if this one fails, the first eight of them"
+    )
+    dead_letter: str = Field("", description="Topic of a record without an attempt left; empty where not known")
+
+
 class LookupAnswer(Answer):
     """One record of a delay topic."""
 
@@ -123,6 +135,9 @@ class LookupAnswer(Answer):
     due_ms: int | None = None
     targets: tuple[str, ...] = ()
     code: str = Field("", description="delay-error of a rejected record")
+    attempt: AttemptAnswer | None = Field(
+        None, description="Attempt of a pending or released record, where attempts are counted"
+    )
     released_ms: int | None = Field(
         None, description="Timestamp of its copy in the target: the time of release, unless `timestamp` says otherwise"
     )
@@ -161,6 +176,7 @@ class ScheduleAnswer(Answer):
     id: str | None = Field(None, description="deliver-id of the schedule")
     key: str | None = Field(None, description="Key of its record; null too where the token may not see it")
     series: str | None = Field(None, description="topic/partition/offset of the first record of its recurring schedule")
+    attempt: int | None = Field(None, description="Number of its attempt, where its delay topic counts attempts")
 
     def without_key(self) -> Self:
         """Return a copy without the key, for a token that may not see the content of records."""

@@ -6,7 +6,7 @@ the newest records are read, within one limit of time for all of them.
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -15,7 +15,14 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
 from index.named.receipts import ControlOutcome
-from index.protocol.headers import DELAY_ERROR, DELAY_ID, DELAY_SOURCE, HeaderRole
+from index.protocol.headers import (
+    DELAY_ATTEMPT,
+    DELAY_ATTEMPTS_EXHAUSTED,
+    DELAY_ERROR,
+    DELAY_ID,
+    DELAY_SOURCE,
+    HeaderRole,
+)
 from index.rules.controls import ControlHeaders
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
@@ -65,7 +72,9 @@ class IdSearch:
             page = self._finder.page(topic, partitions, wanted, begin, MOST_TRACES)
             for each in page.schedules:
                 place = f"{topic.name}/{each.partition}/{each.offset}"
-                yield IdTrace(fate=Fate.PENDING, place=place, at_ms=each.due_ms, why=f"to {', '.join(each.targets)}")
+                attempt = "" if each.attempt is None else f", attempt {each.attempt}"
+                why = f"to {', '.join(each.targets)}{attempt}"
+                yield IdTrace(fate=Fate.PENDING, place=place, at_ms=each.due_ms, why=why)
             if page.next_from is None:
                 return
             begin = page.next_from
@@ -153,7 +162,13 @@ def in_target(deliver_id: bytes, source: bytes, message: Message) -> IdTrace | N
     came_from = last.get(DELAY_SOURCE) or b""
     if last.get(DELAY_ID) != deliver_id or not came_from.startswith(source):
         return None
-    return _trace(message, Fate.RELEASED, _text(came_from))
+    return _trace(message, Fate.RELEASED, f"{_text(came_from)}{_attempt(last)}")
+
+
+def _attempt(headers: Mapping[str, bytes | None]) -> str:
+    """Return the attempt of a released record as its headers tell it; empty where none was counted."""
+    made, number = (_text(headers.get(name) or b"") for name in (DELAY_ATTEMPTS_EXHAUSTED, DELAY_ATTEMPT))
+    return f", exhausted after {made} attempts" if made else number and f", attempt {number}"
 
 
 def _trace(message: Message, fate: Fate, why: str) -> IdTrace:

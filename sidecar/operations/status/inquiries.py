@@ -273,6 +273,7 @@ def schedules_answer(topic: str, page: SchedulePage) -> SchedulesAnswer:
             id=_text(each.deliver_id),
             key=_text(each.key),
             series=None if each.series is None else f"{topic}/{each.partition}/{each.series}",
+            attempt=each.attempt,
         )
         for each in page.schedules
     ]

@@ -18,6 +18,7 @@ values may be secrets. The message of a rejection quotes them, so it is not show
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -27,7 +28,8 @@ from index.errors import FormatError
 from index.named.receipts import ControlOutcome
 from index.pending.progress import Position
 from index.protocol.record import Record
-from index.protocol.schedule import AT_ONCE, Control, Reason, Rejection, Schedule, due_ms_of, schedule_of
+from index.protocol.schedule import AT_ONCE, Control, Decision, Reason, Rejection, Schedule, due_ms_of, schedule_of
+from index.rules.retrying import Retry, attempts_of, wait_ms
 from index.rules.unreadable import decide
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
@@ -36,7 +38,7 @@ from sidecar.kafka.client.admin import MISSING, log_range, topic_id
 from sidecar.kafka.client.errors import error_of
 from sidecar.kafka.reading.offset_reader import OffsetReader
 from sidecar.kafka.reading.scan import read_settled
-from sidecar.operations.status.answers import Fate, LookupAnswer
+from sidecar.operations.status.answers import AttemptAnswer, Fate, LookupAnswer
 from sidecar.operations.status.receipt_search import receipt_about
 from sidecar.operations.status.rejected_search import FoundRejection, rejected_code
 from sidecar.operations.status.released_search import released_copy
@@ -52,6 +54,10 @@ CLOCKS_MS: Final = 60_000
 PRODUCER_CLOCK_MS: Final = 3_600_000
 """Time by which a producer's clock may be ahead (KIP-1030)."""
 
+NEXT_WAITS: Final = 8
+"""Most waits in an answer; a ladder may have a thousand."""
+
+_MAY_FAIL: Final = frozenset({Fate.PENDING, Fate.RELEASED})
 _NAMED_AS: Final = {ControlOutcome.REPLACED: Fate.REPLACED, ControlOutcome.MOVED: Fate.MOVED}
 """Fate of a schedule that a receipt names, by the outcome of the receipt; with any other outcome it is cancelled."""
 
@@ -112,7 +118,8 @@ class _One:
         held = next((each for each in state.held if each.offset == self._offset), None) if state else None
         if held is not None:
             waits = self._judged(Fate.PENDING, held.schedule, held.record, "due, and waits for its target")
-            return _dated(waits, held.record, indexed=True)
+            retry = None if state is None or self._is_forgotten(state) else state.history.at(self._offset).retry
+            return _counted(_dated(waits, held.record, indexed=True), held.schedule, retry, held.record)
         if record is None:
             return self._unknown(self._why_gone(log_start))
         if state is None:
@@ -133,12 +140,19 @@ class _One:
         finally:
             reader.close()
 
+    def _is_forgotten(self, state: StoredState) -> bool:
+        return self._offset < state.history.from_offset
+
     def _by_state(self, record: Record, state: StoredState) -> LookupAnswer:
-        offset, progress, history = self._offset, state.progress, state.history
-        if offset < history.from_offset:
+        if self._is_forgotten(state):
             # No record below the first epoch is needed any more: it has left, by rules that are not kept.
             return self._left(record, None)
-        decision, record = decide(history.at(offset), record, offset)
+        rules = state.history.at(self._offset)
+        decision, record = decide(rules, record, self._offset)
+        return _counted(self._by_decision(decision, record, state), schedule_of(decision), rules.retry, record)
+
+    def _by_decision(self, decision: Decision, record: Record, state: StoredState) -> LookupAnswer:
+        offset, progress = self._offset, state.progress
         if offset >= progress.cursor:
             if isinstance(decision, Rejection):
                 return self._rejected(Fate.PENDING, decision.reason, "not indexed yet; to be rejected: ")
@@ -253,3 +267,20 @@ def _dated(answer: LookupAnswer, record: Record, *, indexed: bool) -> LookupAnsw
     # A record of the oldest format has no time.
     sent_ms = None if record.timestamp_ms < 0 else record.timestamp_ms
     return answer.model_copy(update={"sent_ms": sent_ms, "indexed": indexed})
+
+
+def _counted(answer: LookupAnswer, schedule: Schedule | None, retry: Retry | None, record: Record) -> LookupAnswer:
+    """Return the answer with the attempt of a record that may fail; ``retry`` is None where the rules are not kept."""
+    attempt = None if schedule is None else schedule.attempt
+    if attempt is None or answer.fate not in _MAY_FAIL:
+        return answer
+    number, most = attempt.number, None if retry is None else attempts_of(retry, record.headers)
+    following = range(number + 1, (most or 0) + 1)
+    told = AttemptAnswer(
+        number=number,
+        most=most,
+        exhausted=attempt.exhausted,
+        next_waits_ms=() if retry is None else tuple(wait_ms(retry, each) for each in islice(following, NEXT_WAITS)),
+        dead_letter="" if retry is None else retry.dead_letter,
+    )
+    return answer.model_copy(update={"attempt": told})

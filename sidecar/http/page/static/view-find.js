@@ -2,7 +2,7 @@
 
 import { ApiError, ask } from "./api.js";
 import { element } from "./dom.js";
-import { dated } from "./format.js";
+import { dated, duration } from "./format.js";
 import { badge, table } from "./parts.js";
 
 export const title = "Find a record";
@@ -146,12 +146,22 @@ function releasedAs(ms, copy, targets) {
 // What a receipt says of the record that it names.
 const NAMED = { cancelled: "Cancelled", replaced: "Replaced", moved: "Moved" };
 
+/** Which attempt it is, and what follows where it fails. */
+function attempted({ number, most, exhausted, next_waits_ms: waits, dead_letter: dead }) {
+  if (exhausted) return ["Exhausted", "bad", [`after ${number} attempts`, dead ? [": it goes to ", named([dead])] : null]];
+  const which = most === null ? `${number}` : `${number} of ${most}`;
+  if (most === null) return ["Attempt", "past", which];
+  const all = waits.map(duration).concat(number + waits.length < most ? ["…"] : []);
+  return ["Attempt", "past", [`${which}; if it fails, the record `, all.length ? `waits ${all.join(", ")}` : ["goes to ", named([dead])]]];
+}
+
 // What has happened, what has not yet, and what never will.
-function steps({ fate, code, sent_ms: sent, indexed, due_ms: due, released_ms: released, released_to: copy, targets }) {
+function steps({ fate, code, sent_ms: sent, indexed, attempt, due_ms: due, released_ms: released, released_to: copy, targets }) {
   const known = [];
   if (sent !== null && sent !== undefined) known.push(["Sent", "past", dated(sent)]);
   if (indexed === true) known.push(["Indexed", "past", "decided after that, and kept until it is due; the moment is not noted"]);
   if (indexed === false) known.push(["To be indexed", "next", "the router has not come to it yet"]);
+  if (attempt) known.push(attempted(attempt));
   if (due !== null) known.push(["Due", fate === "pending" ? "next" : "past", dated(due)]);
   if (fate === "released") known.push(["Released", "past", releasedAs(released, copy, targets)]);
   if (fate === "rejected") known.push(["Rejected", "bad", `in the rejected topic, with ${code || "a code"}`]);

@@ -17,6 +17,7 @@ from sidecar.cli.program import cli
 from sidecar.config.units import parse_instant
 from sidecar.operations.asking.api_client import ApiClient, read_token
 from sidecar.operations.status.answers import (
+    AttemptAnswer,
     DueRange,
     Fate,
     IdAnswer,
@@ -120,6 +121,21 @@ def test_questions_are_asked_with_the_token_and_answered_as_from_kafka(fake: Fak
         "d/0/7: rejected EXPIRED; id a-1; late",
         "its message: delay-router rejected list d --code EXPIRED",
     ]
+    third = AttemptAnswer(number=3, most=5, exhausted=False, next_waits_ms=(8_000, 90_000), dead_letter="dead")
+    spent = third.model_copy(update={"exhausted": True})
+    last = third.model_copy(update={"most": 3, "next_waits_ms": ()})
+    long = third.model_copy(update={"most": 6})
+    forgotten = third.model_copy(update={"most": None, "next_waits_ms": ()})
+    for attempt, told in (
+        (third, "attempt 3 of 5; if it fails, the record waits 8s, 1m 30s"),
+        (long, "attempt 3 of 6; if it fails, the record waits 8s, 1m 30s, ..."),
+        (last, "attempt 3 of 3; if it fails, the record goes to dead"),
+        (forgotten, "attempt 3"),
+        (spent, "exhausted after 3 attempts"),
+    ):
+        counted = LOOKUP.model_copy(update={"attempt": attempt})
+        fake.answers["GET /api/v1/topics/d/partitions/0/records/7"] = (200, counted.model_dump(mode="json"))
+        assert run(fake, token_file, "lookup", "d/0/7").stdout.splitlines() == ["d/0/7: pending; to out", told]
     unknown = LookupAnswer(topic="d", partition=0, offset=7, fate=Fate.UNKNOWN, why="it is gone")
     fake.answers["GET /api/v1/topics/d/partitions/0/records/7"] = (200, unknown.model_dump(mode="json"))
     assert run(fake, token_file, "lookup", "d/0/7", code=1).stdout == "d/0/7: unknown; it is gone\n"

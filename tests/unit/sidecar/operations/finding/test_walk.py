@@ -19,6 +19,7 @@ from index.protocol.occurrences import record_of
 from index.protocol.record import Record
 from index.protocol.recurring import Occurrence
 from index.protocol.schedule import Schedule
+from index.rules.retrying import Retry
 from index.rules.rule_history import RuleHistory
 from index.rules.rules import Rules
 from sidecar.operations.finding.cache import IdBlocks
@@ -259,6 +260,15 @@ def test_it_is_told_what_a_schedule_is_and_nothing_of_its_value() -> None:
     found, next_from = _page(world, ScheduleFilter("d"), PagePlace(0), 10, None)
     assert found == [Pending(2_500, 0, 7, ("a",), b"order-7", None, b"other")]
     assert next_from is None
+
+
+def test_the_number_of_an_attempt_is_told() -> None:
+    rules = Rules("d", default_target="a", retry=Retry(1_000, 2_000, 60_000, 0, 8, "dead"))
+    state = replace(World(Random(1)).state, history=RuleHistory.beginning(0, rules))
+    stored = _OneRecord(7, Record(b"k", b"v", [("delay-attempt", b"2")], SENT_MS))
+    walk = Walk(0, state, ScheduleFilter("d"), stored, Allowance(10), None, 10)
+    assert walk.read(PagePlace(0)) is None
+    assert [(each.due_ms, each.attempt) for each in walk.found] == [(SENT_MS + 4_000, 3)]
 
 
 def test_an_occurrence_names_its_series_and_what_recurs_from_now_on_itself() -> None:

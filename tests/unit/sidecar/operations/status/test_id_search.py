@@ -97,6 +97,14 @@ def test_a_copy_in_a_target_is_known_by_the_header_of_the_router() -> None:
     assert in_target(b"a", b"d/", producers_own) is None
 
 
+def test_a_copy_tells_its_attempt() -> None:
+    headers = (("delay-id", b"a"), ("delay-source", b"d/0/7"), ("delay-attempt", b"3"))
+    again: Any = Message(*headers)
+    assert in_target(b"a", b"d/", again) == trace(Fate.RELEASED, "d/0/7, attempt 3")
+    spent: Any = Message(*headers, ("delay-attempts-exhausted", b"3"))
+    assert in_target(b"a", b"d/", spent) == trace(Fate.RELEASED, "d/0/7, exhausted after 3 attempts")
+
+
 class Pages:
     """A finder with one pending schedule on each page; it has this many pages."""
 
@@ -106,7 +114,7 @@ class Pages:
     def page(self, topic: Any, partitions: int, wanted: ScheduleFilter, begin: PagePlace, most: int) -> SchedulePage:
         assert (topic, partitions, wanted) == (TOPIC, 3, ScheduleFilter("d", b"a"))
         self._pages -= 1
-        found = Pending(7_000, 0, begin.offset, ("out",), b"a", None, None)
+        found = Pending(7_000, 0, begin.offset, ("out",), b"a", None, None, 2)
         return SchedulePage([found], PagePlace(0, offset=begin.offset + 1) if self._pages else None)
 
 
@@ -127,7 +135,7 @@ def test_pending_schedules_come_first_and_then_the_newest(monkeypatch: pytest.Mo
 
     found = search(monkeypatch, look_back)
     assert [each.place for each in found.traces] == ["d/0/0", "d.rejected", "out", "d.receipts"]
-    assert found.traces[0] == IdTrace(fate=Fate.PENDING, place="d/0/0", at_ms=7_000, why="to out")
+    assert found.traces[0] == IdTrace(fate=Fate.PENDING, place="d/0/0", at_ms=7_000, why="to out, attempt 2")
     assert found.unread == ("not all",)
 
 

@@ -11,13 +11,14 @@ from index.named.mask import Mask
 from index.named.receipts import ControlOutcome
 from index.pending.progress import BEFORE_ALL, Behind, Position, Progress
 from index.protocol.record import Record
-from index.protocol.schedule import Reason, Schedule
+from index.protocol.schedule import Attempted, Reason, Schedule
+from index.rules.retrying import Retry
 from index.rules.rule_history import RuleHistory
 from index.rules.rules import Rules
 from sidecar.config.model import Config
 from sidecar.engine.ports import Stored
 from sidecar.operations.status import lookup
-from sidecar.operations.status.answers import Fate, LookupAnswer
+from sidecar.operations.status.answers import AttemptAnswer, Fate, LookupAnswer
 from sidecar.operations.status.lookup import WHY, Lookup
 from sidecar.operations.status.receipt_search import ReceiptContent
 from sidecar.operations.status.rejected_search import FoundRejection
@@ -303,3 +304,43 @@ def test_an_adopted_bucket_has_a_watermark_of_its_own(world: World) -> None:
 def test_every_reason_has_words_of_its_own() -> None:
     assert WHY.keys() == set(Reason)
     assert len(set(WHY.values())) == len(WHY)
+
+
+RETRY = Retry(1_000, 2_000, 60_000, 0, 4, "dead")
+COUNTING = Rules(topic="d", default_target="out", max_delay_ms=3_600_000, retry=RETRY)
+
+
+def test_the_attempt_of_a_record_is_told_with_the_waits_that_may_follow(world: World) -> None:
+    world.state = replace(STATE, history=RuleHistory.beginning(0, COUNTING))
+    world.record = RECORD._replace(headers=[("delay-attempt", b"2")])
+    third = AttemptAnswer(number=3, most=4, exhausted=False, next_waits_ms=(8_000,), dead_letter="dead")
+    assert [(each.fate, each.attempt) for each in (world(99), world(100))] == [
+        (Fate.RELEASED, third),
+        (Fate.PENDING, third),
+    ]
+    world.record = RECORD._replace(headers=[("Deliver-Attempts-Max", b"20")])
+    first = world(99).attempt
+    assert first is not None
+    assert (first.number, first.most) == (1, 20)
+    assert first.next_waits_ms == (2_000, 4_000, 8_000, 16_000, 32_000, *(60_000,) * 3)
+    world.record = RECORD._replace(headers=[("delay-attempt", b"4")])
+    spent = world(99)
+    assert (spent.targets, spent.attempt) == (
+        ("dead",),
+        AttemptAnswer(number=4, most=4, exhausted=True, dead_letter="dead"),
+    )
+    world.record, world.rejected = RECORD, FoundRejection(Reason.EXPIRED)
+    assert world(50).attempt is None, "no consumer has it"
+    world.state, world.rejected = STATE, None
+    assert world(50).attempt is None, "nothing is counted"
+
+
+def test_a_held_attempt_is_told_even_by_rules_that_are_kept_no_more(world: World) -> None:
+    schedule = Schedule(DUE_MS, ("out",), -1, b"canary", None, both_times=False, attempt=Attempted(2))
+    held = (HeldEntry(5, schedule, RECORD, 1),)
+    world.state = replace(STATE, held=held, history=RuleHistory.beginning(0, COUNTING))
+    assert world(5).attempt == AttemptAnswer(
+        number=2, most=4, exhausted=False, next_waits_ms=(4_000, 8_000), dead_letter="dead"
+    )
+    world.state = replace(STATE, held=held, history=RuleHistory.beginning(100, COUNTING))
+    assert world(5).attempt == AttemptAnswer(number=2, most=None, exhausted=False)
