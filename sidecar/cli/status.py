@@ -66,7 +66,9 @@ def _print_group(answer: "StatusAnswer", *, wide: bool) -> None:
     now_ms = clock.now_ms()
     table = status_lines.partition_table(answer) if wide else status_lines.topic_table(answer, now_ms)
     print_table(*table, folding=() if wide else table[0][:1])
-    for line in (*status_lines.held_notes(answer, now_ms), *status_lines.notes(answer), status_lines.routers(answer)):
+    retries = status_lines.retry_notes(answer)
+    held, notes = status_lines.held_notes(answer, now_ms), status_lines.notes(answer)
+    for line in (*held, *notes, *retries, status_lines.routers(answer)):
         print_sentence(line)
     statuses = {
         f"{topic.topic}/{each.partition}": each.model_dump() for topic in answer.topics for each in topic.partitions

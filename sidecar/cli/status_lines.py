@@ -6,7 +6,7 @@ from typing import Final
 
 from sidecar.cli.output import shown_time
 from sidecar.durations import rough_duration
-from sidecar.operations.status.answers import UNSERVED, PartitionAnswer, StatusAnswer, TopicAnswer
+from sidecar.operations.status.answers import UNSERVED, PartitionAnswer, RetriesAnswer, StatusAnswer, TopicAnswer
 
 UNKNOWN: Final = "?"
 NOTHING: Final = "-"
@@ -53,6 +53,23 @@ def held_notes(answer: StatusAnswer, now_ms: int) -> list[str]:
             held = sum(each.held for each in served)
             lines.append(f"{topic.topic}: {held:,} held for their target, the first due {relative(since_ms, now_ms)}")
     return lines
+
+
+def retry_notes(answer: StatusAnswer) -> list[str]:
+    """Return a sentence for each topic that counts attempts: of the last minute where that is known, else of all."""
+    return [f"{topic.topic}: {_retries(topic.retries)}" for topic in answer.topics if topic.retries is not None]
+
+
+def _retries(told: RetriesAnswer) -> str:
+    if told.since_ms is None:
+        return "no router reports its attempts"
+    since, minute = f"since {shown_time(told.since_ms)}", told.exhausted_per_minute
+    numbers = [(each.attempt, each.released if minute is None else each.per_minute) for each in told.by_attempt]
+    released = ", ".join(f"{number:,} in {label}" for label, number in numbers)
+    exhausted = f"{told.exhausted:,}" if minute is None else f"{minute:,}, and {told.exhausted:,} {since}"
+    without = f"; without partitions {ranges(told.uncounted)}" if told.uncounted else ""
+    period = since if minute is None else "in the last minute"
+    return f"released {period} by attempt: {released}; exhausted: {exhausted}, to {told.dead_letter}{without}"
 
 
 def routers(answer: StatusAnswer) -> str:

@@ -1,5 +1,6 @@
 """Tests of a delay topic that counts attempts, with a consumer that fails and a router that is killed meanwhile."""
 
+import json
 from typing import Any
 
 import pytest
@@ -104,6 +105,15 @@ def test_a_policy_counts_attempts_and_stops_counting_them(stage: Stage) -> None:
         table = f'retry={{"first": "10ms", "attempts": 2, "dead_letter": "{dead}"}}'
         assert router.command("policy", "set", f"topic/{delay}", table).returncode == 0
         wait_until(lambda: _is_counted(stage, delay, out), "a counted attempt")
+
+        def released() -> int:
+            told = json.loads(router.command("status", delay, "--json").stdout)["topics"][0]["retries"]
+            return int(told["by_attempt"][0]["released"])
+
+        wait_until(lambda: released() > 0, "the attempt in the status")
+        last = stage.send(delay, ("delay-attempt", b"1"))
+        found = router.command("lookup", last).stdout
+        assert f"attempt 2 of 2; if it fails, the record goes to {dead}" in found
         assert router.command("policy", "set", f"topic/{delay}", 'retry={"attempts": 0}').returncode == 0
         wait_until(lambda: not _is_counted(stage, delay, out), "a record that is not counted")
         assert router.stop() == 0

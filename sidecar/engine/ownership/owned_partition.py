@@ -20,6 +20,7 @@ from sidecar.engine.buckets.single_records import SingleRecords
 from sidecar.engine.intake.decided import Indexed
 from sidecar.engine.intake.deciding import NEVER
 from sidecar.engine.ownership.adopting import Adopting
+from sidecar.engine.ownership.attempts import AttemptCounter
 from sidecar.engine.ownership.lanes import require_noted
 from sidecar.engine.ownership.origin import Origin, tell_of_origin, write_origin
 from sidecar.engine.ownership.ports import Host
@@ -92,6 +93,7 @@ class OwnedPartition:
         self._host = host
         self._changes = changes
         self.recent_lateness = RecentLateness()
+        self.attempts = AttemptCounter(host.context.clock)
         self._is_draining = False
         with ExitStack() as closing:
             self._put_together(host, origin, transactions, has_looked, closing)
@@ -322,6 +324,7 @@ class OwnedPartition:
             spread=survey.spread,
             lateness=self.recent_lateness.counts(int(self.context.clock.running_s() * 1_000)),
             by_target=survey.by_target,
+            attempts=None if self.settings.rules.retry is None else self.attempts.counts(),
             watermark=None if committed.watermark == BEFORE_ALL else committed.watermark,
             masked=len(ledger.named.mask),
             needed_from=needs.from_offset,

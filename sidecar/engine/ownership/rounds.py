@@ -11,13 +11,12 @@ A transaction begins
 """
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from index.partition.transaction_size import TransactionSize
 from index.pending.pending import Entry
-from index.protocol.schedule import AT_ONCE, Attempted
+from index.protocol.schedule import AT_ONCE, ATTEMPT_LABELS, Attempted
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.intake.decided import BadBatch
 from sidecar.engine.ownership.owned_partition import OwnedPartition
@@ -240,14 +239,16 @@ class Rounds:
             counts = metrics.lateness.observe(name, scheduled, self._clock.now_ms())
             self._owned.recent_lateness.add(counts, int(self._clock.running_s() * MS_PER_S))
 
-    def _count_attempts(self, attempts: Sequence[Attempted]) -> None:
+    def _count_attempts(self, attempts: Sequence[tuple[int, Attempted]]) -> None:
         if not attempts:
             return
         metrics, name = self._context.metrics, self._context.name
-        for label, count in Counter(attempt.label for attempt in attempts if not attempt.exhausted).items():
-            metrics.attempts.labels(name, label).inc(count)
+        *counts, exhausted = self._owned.attempts.add(attempts)
+        for label, count in zip(ATTEMPT_LABELS, counts, strict=True):
+            if count:
+                metrics.attempts.labels(name, label).inc(count)
         # From the first attempt on, so that the first exhausted record is seen as a rise.
-        metrics.attempts_exhausted.labels(name).inc(sum(attempt.exhausted for attempt in attempts))
+        metrics.attempts_exhausted.labels(name).inc(exhausted)
 
     def _alarm_about_bad(self, bad: BadBatch) -> None:
         count = bad.to_offset - bad.from_offset

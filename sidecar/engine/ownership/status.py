@@ -13,6 +13,7 @@ from index.buckets.bucket import TargetCounts
 from index.partition.survey import BOUNDS_MS
 from index.pending.progress import Position
 from sidecar.clock import Clock
+from sidecar.engine.ownership.attempts import AttemptCounts
 
 BOUND_NAMES = (*(str(bound_ms // 1_000) for bound_ms in BOUNDS_MS), "+Inf")
 """The values of the label ``within``, in seconds."""
@@ -82,6 +83,7 @@ class PartitionStatus:
     * ``by_due``: pending records in the ranges of :data:`index.partition.survey.BOUNDS_MS`; ``spread``: in the ranges
       of SPREAD_BOUNDS_MS; ``by_target``: the same by target. All counts are a few seconds old at most.
     * ``lateness``: recent counts as of :func:`sidecar.lateness.released_within`.
+    * ``attempts``: None where the delay topic counts none.
     * ``watermark``: None before the first release.
     * ``held_since_ms``: the earliest due time of the held records; ``held_by_target`` counts them by target.
     * ``needed_from``: the first offset that the delay topic must keep, written at ``needed_since_ms``.
@@ -110,6 +112,7 @@ class PartitionStatus:
     spread: tuple[int, ...] = ()
     lateness: tuple[int, ...] = ()
     by_target: TargetCounts = ()
+    attempts: AttemptCounts | None = None
     watermark: Position | None = None
     needed_from: int | None = None
     needed_since_ms: int | None = None

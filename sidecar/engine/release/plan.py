@@ -120,10 +120,10 @@ class Released:
                 counts[target] += count
         return counts
 
-    def attempts(self) -> list[Attempted]:
-        """Return the attempts of released records, where attempts are counted."""
-        found = [payload[0][8] for _, _, payload in self.screened.released]
-        return [attempt for attempt in found if attempt is not None]
+    def attempts(self) -> list[tuple[int, Attempted]]:
+        """Return the attempts of released records with their offsets, where attempts are counted."""
+        found = [(offset, payload[0][8]) for _, offset, payload in self.screened.released]
+        return [(offset, attempt) for offset, attempt in found if attempt is not None]
 
     def by_outcome(self) -> Counter[str]:
         """Count receipts by outcome."""

@@ -49,6 +49,39 @@ class PartitionAnswer(Answer):
     retention_ms: int | None = Field(None, description="Time for which the delay topic keeps a record; -1: for ever")
 
 
+class AttemptGroupAnswer(Answer):
+    """Attempts of one number, or of a few numbers together."""
+
+    attempt: str = Field(description="Number of the attempt: 1, 2, 3, 4-7 or 8+")
+    wait_from_ms: int | None = Field(None, description="Shortest wait; null: only records with a limit of their own")
+    wait_to_ms: int | None = Field(None, description="Longest wait")
+    released: int = Field(0, description="Records released in it since `since_ms`")
+    per_minute: int | None = Field(None, description="The same in the last whole minute; null: not known yet")
+
+
+class ExhaustedAnswer(Answer):
+    """The place of a record without an attempt left, and the time when it went to the dead-letter topic."""
+
+    partition: int
+    offset: int
+    at_ms: int
+
+
+class RetriesAnswer(Answer):
+    """Attempts of a delay topic that counts them, by the reports of its routers."""
+
+    attempts: int = Field(description="Attempts of a record that names no limit of its own")
+    dead_letter: str
+    since_ms: int | None = Field(
+        description="Time of the first take-over of a partition; each one counts from its own take-over on"
+    )
+    by_attempt: tuple[AttemptGroupAnswer, ...]
+    exhausted: int = Field(description="Records released to the dead-letter topic since `since_ms`")
+    exhausted_per_minute: int | None = Field(description="The same in the last whole minute; null: not known yet")
+    last_exhausted: tuple[ExhaustedAnswer, ...] = Field(description="The newest of them first, ten at most")
+    uncounted: tuple[int, ...] = Field(description="Partitions whose counts are not known, and not in the numbers")
+
+
 class TopicAnswer(Answer):
     """One delay topic."""
 
@@ -60,6 +93,7 @@ class TopicAnswer(Answer):
         None, description="Time from due time to release, in the last five to ten minutes; null: nothing was released"
     )
     lateness_p99_ms: float | None = None
+    retries: RetriesAnswer | None = Field(None, description="null: its attempts are not counted")
     partitions: tuple[PartitionAnswer, ...]
 
 

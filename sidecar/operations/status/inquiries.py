@@ -15,7 +15,7 @@ reads C, W and the rules from the state topic (:mod:`sidecar.operations.status.l
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Final
 
@@ -25,8 +25,11 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from index.buckets.target_counts import MOST_TARGETS
 from index.errors import ConfigError
 from index.partition.survey import BOUNDS_MS, HOUR_MS, MINUTE_MS, each_step
+from index.protocol.schedule import ATTEMPT_LABELS, Attempted
+from index.rules.retrying import Retry, ladder
 from sidecar import clock
 from sidecar.config.model import Config
+from sidecar.config.retry import RetryConfig
 from sidecar.engine.ownership.status import PartitionState, PartitionStatus
 from sidecar.engine.ports import Place
 from sidecar.kafka.client.admin import LogOffset, TopicFacts, offsets, topic_facts
@@ -36,11 +39,14 @@ from sidecar.operations.finding.finder import Finder
 from sidecar.operations.finding.wanted import ScheduleFilter, SchedulePage
 from sidecar.operations.status.answers import (
     UNSERVED,
+    AttemptGroupAnswer,
     DueRange,
+    ExhaustedAnswer,
     IdAnswer,
     LookupAnswer,
     PartitionAnswer,
     PendingAnswer,
+    RetriesAnswer,
     ScheduleAnswer,
     SchedulesAnswer,
     StatusAnswer,
@@ -56,6 +62,7 @@ PARTITIONS_FOR_S: Final = 10.0
 """Time for which a partition count is cached: it seldom changes, and the request is the slowest part of an answer."""
 
 FIRST_READ_S: Final = 10.0
+MOST_EXHAUSTED: Final = 10
 _NEWEST: Final = 1 << 62
 _NEVER_REPORTED: Final = "no router has reported it lately"
 _NOT_PUBLISHED: Final = "router.status_topic is empty: only its own router knows"
@@ -189,6 +196,7 @@ class GroupInquiries:
         partitions = tuple(sorted(answers, key=lambda each: each.partition))
         settings = effective(self._policies.table.at(now), self._config, topic)
         lateness = recent_lateness(each.status for each in found if each.status.is_served)
+        retry = RetryConfig.model_validate(settings["retry"].value).rule
         return TopicAnswer(
             topic=topic,
             pending=sum(each.pending for each in partitions if each.state != UNSERVED),
@@ -196,6 +204,7 @@ class GroupInquiries:
             drained=bool(settings["drained"].value),
             lateness_p50_ms=quantile_ms(lateness, 0.5),
             lateness_p99_ms=quantile_ms(lateness, 0.99),
+            retries=None if retry is None else retries_answer(retry, found, [each.partition for each in partitions]),
             partitions=partitions,
         )
 
@@ -219,6 +228,51 @@ def _of_topic(reported: Iterable[Reported], topic: str) -> list[Reported]:
 def recent_lateness(statuses: Iterable[PartitionStatus]) -> list[int]:
     """Return the sums of the lateness counts over the partitions that report them."""
     return [sum(column) for column in zip(*(each.lateness for each in statuses if each.lateness), strict=True)]
+
+
+def retries_answer(retry: Retry, found: Iterable[Reported], partitions: Iterable[int]) -> RetriesAnswer:
+    """Return the attempts of a delay topic, summed over the partitions that report them."""
+    told = {each.status.partition: each.status.attempts for each in found if each.status.is_served}
+    counts = {partition: each for partition, each in told.items() if each is not None}
+    released = _sums(each.released for each in counts.values())
+    # Minutes that are not whole everywhere would add up to less than happens in a minute.
+    is_known = bool(counts) and all(each.last_minute for each in counts.values())
+    per_minute = _sums(each.last_minute for each in counts.values()) if is_known else None
+    newest = sorted(((at, n, offset) for n, each in counts.items() for offset, at in each.exhausted), reverse=True)
+    return RetriesAnswer(
+        attempts=retry.attempts,
+        dead_letter=retry.dead_letter,
+        since_ms=min((each.since_ms for each in counts.values()), default=None),
+        by_attempt=tuple(_attempt_groups(retry, released, per_minute)),
+        exhausted=released[-1],
+        exhausted_per_minute=None if per_minute is None else per_minute[-1],
+        last_exhausted=tuple(
+            ExhaustedAnswer(partition=partition, offset=offset, at_ms=at_ms)
+            for at_ms, partition, offset in newest[:MOST_EXHAUSTED]
+        ),
+        uncounted=tuple(sorted(set(partitions) - counts.keys())),
+    )
+
+
+def _attempt_groups(
+    retry: Retry, released: Sequence[int], per_minute: Sequence[int] | None
+) -> Iterator[AttemptGroupAnswer]:
+    waits: dict[str, tuple[int | None, int | None]] = {}
+    for number, least_ms, most_ms, _ in ladder(retry):
+        label = Attempted(number).label
+        waits[label] = waits.get(label, (least_ms, most_ms))[0], most_ms
+    for place, label in enumerate(ATTEMPT_LABELS):
+        # A record with a limit of its own may have more attempts than the ladder has.
+        if label in waits or released[place]:
+            from_ms, to_ms = waits.get(label, (None, None))
+            minute = None if per_minute is None else per_minute[place]
+            yield AttemptGroupAnswer(
+                attempt=label, wait_from_ms=from_ms, wait_to_ms=to_ms, released=released[place], per_minute=minute
+            )
+
+
+def _sums(columns: Iterable[Sequence[int]]) -> list[int]:
+    return [sum(column) for column in zip((0,) * (len(ATTEMPT_LABELS) + 1), *columns, strict=True)]
 
 
 def partition_answer(reported: Reported, now: int) -> PartitionAnswer:

@@ -6,7 +6,8 @@ A record of the status topic has the key ``group/instance/part`` and a JSON valu
      {"topic": "orders.delay", "partition": 0, "state": "active", "pending": 17, ..., "by_due": [0, 2, ...],
       "spread": {"1": 2, ...}, "by_target": {"orders": 17}}]}
 
-``spread`` is ``by_due`` with more ranges; empty ranges, which are most of them as a rule, are left out.
+``spread`` is ``by_due`` with more ranges; empty ranges, which are most of them as a rule, are left out. ``attempts`` is
+there where attempts are counted.
 
 A report of many partitions has several parts, since the size of a record is limited; each part can be understood
 without the others. The timestamp of the broker tells the age of a report. The offset tells which of two reports is
@@ -27,6 +28,8 @@ from index.buckets.target_counts import OTHERS
 from index.errors import FormatError
 from index.partition.survey import SPREAD_BOUNDS_MS
 from index.pending.progress import Position
+from index.protocol.schedule import ATTEMPT_LABELS
+from sidecar.engine.ownership.attempts import AttemptCounts
 from sidecar.engine.ownership.status import PartitionState, PartitionStatus
 from sidecar.engine.ports import Place
 from sidecar.lateness import LATENESS_BOUNDS_MS
@@ -44,7 +47,7 @@ SILENT_MS: Final = 3_000
 MAX_REPORT_BYTES: Final = 4 << 20
 _MAX_WHY: Final = 500
 _NOT_REPORTED: Final = frozenset(
-    {"watermark", "by_target", "held_by_target", "hidden_s", "in_doubt", "spread", "lateness", "masked"}
+    {"watermark", "by_target", "held_by_target", "hidden_s", "in_doubt", "spread", "lateness", "masked", "attempts"}
 )
 _PLAIN: Final = tuple(each.name for each in fields(PartitionStatus) if each.name not in _NOT_REPORTED)
 _NUMBERS: Final = tuple(name for name in _PLAIN if name not in {"topic", "state", "why", "by_due"})
@@ -105,7 +108,8 @@ def _plain(status: PartitionStatus) -> dict[str, Any]:
     plain["why"] = status.why[:_MAX_WHY]
     spread = {place: count for place, count in enumerate(status.spread) if count}
     by_target, lateness = dict(status.by_target), status.lateness
-    return plain | {"watermark": status.watermark, "by_target": by_target, "spread": spread, "lateness": lateness}
+    plain |= {"watermark": status.watermark, "by_target": by_target, "spread": spread, "lateness": lateness}
+    return plain if status.attempts is None else plain | {"attempts": status.attempts.plain()}
 
 
 def _status(plain: Mapping[str, Any]) -> PartitionStatus:
@@ -122,6 +126,7 @@ def _status(plain: Mapping[str, Any]) -> PartitionStatus:
         by_due=tuple(int(count) for count in plain["by_due"]),
         spread=_spread(plain.get("spread", {})),
         lateness=_lateness(plain.get("lateness", ())),
+        attempts=_attempts(plain.get("attempts")),
         **known,
         watermark=None if watermark is None else Position(int(watermark[0]), int(watermark[1])),
         by_target=tuple((str(target), int(count)) for target, count in plain["by_target"].items()),
@@ -140,6 +145,18 @@ def _lateness(plain: Iterable[Any]) -> tuple[int, ...]:
     """Return the counts; empty for a router that has other bounds, or none."""
     counts = tuple(int(count) for count in plain)
     return counts if len(counts) == len(LATENESS_BOUNDS_MS) + 1 else ()
+
+
+def _attempts(plain: Mapping[str, Any] | None) -> AttemptCounts | None:
+    """Return the counts; None for a router that counts by other labels, or not at all."""
+    if plain is None:
+        return None
+    released, last_minute = (tuple(map(int, plain[name])) for name in ("released", "last_minute"))
+    numbers = len(ATTEMPT_LABELS) + 1
+    if len(released) != numbers or len(last_minute) not in (0, numbers):
+        return None
+    exhausted = tuple((int(offset), int(at_ms)) for offset, at_ms in plain["exhausted"])
+    return AttemptCounts(int(plain["since_ms"]), released, last_minute, exhausted)
 
 
 @dataclass(slots=True)

@@ -11,10 +11,18 @@ from sidecar.cli.status_lines import (
     partition_table,
     ranges,
     relative,
+    retry_notes,
     routers,
     topic_table,
 )
-from sidecar.operations.status.answers import UNSERVED, PartitionAnswer, StatusAnswer, TopicAnswer
+from sidecar.operations.status.answers import (
+    UNSERVED,
+    AttemptGroupAnswer,
+    PartitionAnswer,
+    RetriesAnswer,
+    StatusAnswer,
+    TopicAnswer,
+)
 
 NOW_MS = 1_800_000_000_000
 
@@ -73,6 +81,39 @@ def test_what_is_held_is_told_with_the_time_the_first_was_due() -> None:
     held += [partition(2), partition(3, state=UNSERVED, held=9, held_since_ms=5)]
     answer = group(topic("orders.delay", *held), topic("quiet.delay", partition(0)))
     assert held_notes(answer, NOW_MS) == ["orders.delay: 1,203 held for their target, the first due 60 s ago"]
+
+
+def test_attempts_are_told_by_the_minute_where_that_is_known() -> None:
+    numbers = [("1", 1_200, 30), ("2", 40, None), ("4-7", 3, 0)]
+    groups = [AttemptGroupAnswer(attempt=label, released=all_, per_minute=minute) for label, all_, minute in numbers]
+    told = RetriesAnswer(
+        attempts=8,
+        dead_letter="orders.dlq",
+        since_ms=NOW_MS,
+        by_attempt=(groups[0], groups[2]),
+        exhausted=1_500,
+        exhausted_per_minute=2,
+        last_exhausted=(),
+        uncounted=(),
+    )
+    unsure = told.model_copy(
+        update={"by_attempt": tuple(groups), "exhausted_per_minute": None, "uncounted": (0, 1, 2, 5)}
+    )
+    topics = [
+        topic(name, partition(0)).model_copy(update={"retries": each})
+        for name, each in (
+            ("a", told),
+            ("b", unsure),
+            ("c", told.model_copy(update={"since_ms": None})),
+            ("d", None),
+        )
+    ]
+    since, without = "since 2027-01-15 08:00:00.000Z", "; without partitions 0-2,5"
+    assert retry_notes(group(*topics)) == [
+        f"a: released in the last minute by attempt: 30 in 1, 0 in 4-7; exhausted: 2, and 1,500 {since}, to orders.dlq",
+        f"b: released {since} by attempt: 1,200 in 1, 40 in 2, 3 in 4-7; exhausted: 1,500, to orders.dlq{without}",
+        "c: no router reports its attempts",
+    ]
 
 
 def test_routers_are_told_with_what_they_run_where_they_tell() -> None:

@@ -17,11 +17,12 @@ from index.partition.transaction_size import TransactionSize
 from index.pending.pending import Entry
 from index.pending.progress import Position, start_of
 from index.protocol.record import Record
-from index.protocol.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Action, Control, Reason, Rejection, Schedule
+from index.protocol.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Action, Attempted, Control, Reason, Rejection, Schedule
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.intake.decided import BadBatch, Indexed
 from sidecar.engine.limits import LIMITS
+from sidecar.engine.ownership.attempts import AttemptCounter
 from sidecar.engine.ownership.rounds import (
     IDLE_WAIT_S,
     LOADING_WAIT_S,
@@ -82,6 +83,7 @@ class Owned:
         )
         self.releaser = SimpleNamespace(plan=self.plan)
         self.recent_lateness = SimpleNamespace(add=lambda counts, at_ms: self.lateness.append((counts, at_ms)))
+        self.attempts = AttemptCounter(clock)
 
     def follow_policies(self) -> None:
         pass
@@ -372,6 +374,24 @@ def test_the_records_of_a_committed_transaction_are_counted(scene: Scene) -> Non
     ((lateness, at_ms),) = scene.owned.lateness
     assert lateness[-1] == 2, "neither the one that names no time nor the held one"
     assert at_ms == 1_000_300
+
+
+def test_attempts_are_counted_where_there_are_any(scene: Scene) -> None:
+    def attempted(offset: int, attempt: Attempted | None) -> Entry[Scheduled]:
+        due_ms, _, payload = entry(offset)
+        return due_ms, offset, payload._replace(schedule=payload.schedule._replace(attempt=attempt))
+
+    for attempts in ([None], [Attempted(1), Attempted(1), Attempted(9), Attempted(3, exhausted=True)]):
+        scene.owned.due_ms = NOW_MS
+        scene.owned.leaves = [attempted(offset, attempt) for offset, attempt in enumerate(attempts)]
+        scene.owned.result = Released(Screened(scene.owned.leaves, [], []), 0, 0, [])
+        scene.clock.go_on(1)
+        assert scene.round()
+    assert scene.counted("attempts_total", attempt="1") == 2
+    assert scene.counted("attempts_total", attempt="8+") == 1
+    assert scene.counted("attempts_total", attempt="2") is None, "no series of what never happened"
+    assert scene.counted("attempts_exhausted_total") == 1
+    assert scene.owned.attempts.counts().released == (2, 0, 0, 0, 1, 1)
 
 
 def test_the_records_that_are_taken_in_are_counted_and_lost_ones_are_told(scene: Scene) -> None:

@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from sidecar.config.model import Config
+from sidecar.engine.ownership.attempts import AttemptCounts
 from sidecar.engine.ownership.status import PartitionState, PartitionStatus
 from sidecar.engine.ports import Place
 from sidecar.kafka.client.admin import LogOffset, TopicFacts
@@ -20,7 +21,8 @@ NAMES = ("a", "b", "c")
 CONFIG = Config.model_validate(
     {
         "kafka": {"bootstrap.servers": "x:1"},
-        "delay_topics": [{"name": name, "default_target": "out"} for name in NAMES],
+        "delay_topics": [{"name": name, "default_target": "out"} for name in NAMES[:2]]
+        + [{"name": "c", "default_target": "out", "retry": {"attempts": 2, "dead_letter": "dead"}}],
     }
 )
 
@@ -104,3 +106,13 @@ def test_nothing_is_asked_where_everything_is_served(asked: list[set[Place]]) ->
 def test_of_one_topic_only_that_one_is_told(asked: list[set[Place]]) -> None:
     (topic,) = group([told("a", 0)], [told("a", 0), told("b", 0), told("c", 0)]).status("b").topics
     assert (topic.topic, len(topic.partitions), asked) == ("b", 3, [{("b", 0)}])
+
+
+def test_attempts_are_told_of_a_topic_that_counts_them(asked: list[set[Place]]) -> None:
+    lately = [told("c", 0, attempts=AttemptCounts(5, (3, 1, 0, 0, 0, 1))), told("a", 0)]
+    plain, _, counting = group(lately, []).status().topics
+    assert plain.retries is None
+    assert counting.retries is not None
+    assert [(each.attempt, each.released) for each in counting.retries.by_attempt] == [("1", 3), ("2", 1)]
+    assert (counting.retries.exhausted, counting.retries.uncounted) == (1, (1, 2))
+    assert asked == []

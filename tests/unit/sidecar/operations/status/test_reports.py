@@ -10,10 +10,18 @@ from index.buckets.target_counts import OTHERS
 from index.errors import FormatError
 from index.partition.survey import BOUNDS_MS, SPREAD_BOUNDS_MS
 from index.pending.progress import Position
+from index.rules.retrying import Retry
+from sidecar.engine.ownership.attempts import AttemptCounts
 from sidecar.engine.ownership.status import PartitionState, PartitionStatus
 from sidecar.lateness import LATENESS_BOUNDS_MS, released_within
 from sidecar.operations.status import reports
-from sidecar.operations.status.inquiries import last_answer, partition_answer, pending_answer, recent_lateness
+from sidecar.operations.status.inquiries import (
+    last_answer,
+    partition_answer,
+    pending_answer,
+    recent_lateness,
+    retries_answer,
+)
 from sidecar.operations.status.reports import (
     PARTITIONS_A_PART,
     SILENT_MS,
@@ -46,6 +54,7 @@ STATUS = PartitionStatus(
     needed_from=80,
     retention_ms=-1,
     by_target=(("orders", 16), (OTHERS, 1)),
+    attempts=AttemptCounts(5, (9, 4, 2, 1, 0, 3), (3, 2, 1, 0, 0, 1), ((70, 8), (71, 9))),
     watermark=Position(1_799_999_999_999, 98),
 )
 KEY = report_key("group/with/slashes", "router-0", 0)
@@ -216,6 +225,55 @@ def test_ranges_that_are_not_those_of_today_are_left_out() -> None:
     assert decoded(json.dumps(plain).encode()) == [replace(STATUS, spread=(), lateness=())]
     plain["partitions"][0]["lateness"] = [1, 2, 3]
     assert decoded(json.dumps(plain).encode()) == [replace(STATUS, spread=(), lateness=())]
+
+
+def test_attempts_that_are_counted_in_another_way_are_left_out() -> None:
+    (value,) = encode_report("group/with/slashes", "router-0", "native", [STATUS])
+    plain = json.loads(value)
+    told = plain["partitions"][0]["attempts"]
+    for counts in ({"released": [1, 2]}, {"last_minute": [1]}):
+        plain["partitions"][0]["attempts"] = told | counts
+        assert decoded(json.dumps(plain).encode()) == [replace(STATUS, attempts=None)]
+    del plain["partitions"][0]["attempts"]
+    assert decoded(json.dumps(plain).encode()) == [replace(STATUS, attempts=None)]
+
+
+def test_attempts_are_summed_over_partitions_that_tell_them() -> None:
+    retry = Retry(1_000, 2_000, 60_000, 100, 8, "dead")
+    one = replace(STATUS, partition=0)
+    other = replace(one, partition=1, attempts=AttemptCounts(4, (1, 0, 0, 0, 0, 1), (1, 0, 0, 0, 0, 0), ((5, 10),)))
+    silent = replace(one, partition=2, attempts=None)
+    away = replace(one, partition=3, state=PartitionState.WAITING)
+    found = [Reported(each, "r", 1_000, 7) for each in (one, other, silent, away)]
+    answer = retries_answer(retry, found, range(5))
+    assert [(each.attempt, each.wait_from_ms, each.wait_to_ms, each.released) for each in answer.by_attempt] == [
+        ("1", 900, 1_000, 10),
+        ("2", 1_800, 2_000, 4),
+        ("3", 3_600, 4_000, 2),
+        ("4-7", 7_200, 60_000, 1),
+        ("8+", 54_000, 60_000, 0),
+    ]
+    assert [each.per_minute for each in answer.by_attempt] == [4, 2, 1, 0, 0]
+    assert (answer.attempts, answer.dead_letter, answer.since_ms, answer.uncounted) == (8, "dead", 4, (2, 3, 4))
+    assert (answer.exhausted, answer.exhausted_per_minute) == (4, 1)
+    newest = [(each.partition, each.offset, each.at_ms) for each in answer.last_exhausted]
+    assert newest == [(1, 5, 10), (0, 71, 9), (0, 70, 8)]
+
+
+def test_no_rate_is_told_before_each_partition_has_one() -> None:
+    new = replace(STATUS, partition=1, attempts=AttemptCounts(6))
+    found = [Reported(each, "r", 1_000, 7) for each in (STATUS, new)]
+    answer = retries_answer(Retry(1_000, 2_000, 60_000, 0, 2, "dead"), found, (1, 3))
+    assert [(each.attempt, each.wait_to_ms, each.released, each.per_minute) for each in answer.by_attempt] == [
+        ("1", 1_000, 9, None),
+        ("2", 2_000, 4, None),
+        ("3", None, 2, None),
+        ("4-7", None, 1, None),
+    ]
+    assert (answer.exhausted, answer.exhausted_per_minute, answer.uncounted) == (3, None, ())
+    nothing = retries_answer(Retry(1_000, 2_000, 60_000, 0, 1, "dead"), [], (0,))
+    assert (nothing.since_ms, nothing.exhausted, nothing.uncounted) == (None, 0, (0,))
+    assert [(each.attempt, each.per_minute) for each in nothing.by_attempt] == [("1", None)]
 
 
 def test_lateness_is_summed_over_partitions_that_tell_it() -> None:
