@@ -12,11 +12,15 @@ from sidecar.config.model import Config
 from sidecar.http.api.server import AdminApi
 from sidecar.operations.finding.wanted import ScheduleFilter
 from sidecar.operations.status.answers import (
+    AttemptAnswer,
+    AttemptGroupAnswer,
     DueRange,
+    ExhaustedAnswer,
     Fate,
     LookupAnswer,
     PartitionAnswer,
     PendingAnswer,
+    RetriesAnswer,
     ScheduleAnswer,
     SchedulesAnswer,
     StatusAnswer,
@@ -33,6 +37,9 @@ SIZE: Final = (1120, 760)
 ORDERS: Final = "orders.delay"
 REMINDERS: Final = "billing.reminders.delay"
 RETRIES: Final = "payments.retry"
+SPENT: Final = 65_377
+"""Offset of a record without an attempt left."""
+
 VIEWS: Final = (
     ("topics", "#topics", "td.number a", False),
     ("topic", f"#topic/{ORDERS}", ".bars", True),
@@ -54,7 +61,7 @@ class Group(FakeOperations):
         topics = (
             _topic(ORDERS, [_partition(n, 120_400 * (n + 1), 73_000 * (n + 1)) for n in range(3)]),
             _topic(REMINDERS, [_partition(0, 412, -95_000, state="paused", held=12)], paused=True),
-            _topic(RETRIES, [_partition(0, 7, 4_000), unserved]),
+            _topic(RETRIES, [_partition(0, 7, 4_000), unserved]).model_copy(update={"retries": _retries()}),
         )
         wanted = tuple(each for each in topics if topic in ("", each.topic))
         names = ("router-0", "router-1")
@@ -74,6 +81,14 @@ class Group(FakeOperations):
         )
 
     def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
+        is_spent, waits = offset == SPENT, (8_000, 16_000, 32_000, 64_000, 128_000)
+        attempt = AttemptAnswer(
+            number=8 if is_spent else 3,
+            most=8,
+            exhausted=is_spent,
+            next_waits_ms=() if is_spent else waits,
+            dead_letter="payments.dlq",
+        )
         return LookupAnswer(
             topic=topic,
             partition=partition,
@@ -83,6 +98,7 @@ class Group(FakeOperations):
             indexed=True,
             due_ms=_now_ms() + 3_723_000,
             targets=("orders", "audit"),
+            attempt=attempt if topic == RETRIES else None,
         )
 
     def schedules(self, wanted: ScheduleFilter, begin: str, most: int) -> SchedulesAnswer:
@@ -94,6 +110,7 @@ class Group(FakeOperations):
                 targets=("orders", "audit")[: 1 + number % 2],
                 id=f"order-{4_711 + number}",
                 key=f"customer-{7 * number}",
+                attempt=1 + number % 3 if wanted.topic == RETRIES else None,
             )
             for number in range(6)
         )
@@ -125,6 +142,27 @@ def _topic(name: str, partitions: list[PartitionAnswer], *, paused: bool = False
         lateness_p50_ms=2.4,
         lateness_p99_ms=17.0,
         partitions=tuple(partitions),
+    )
+
+
+def _retries() -> RetriesAnswer:
+    attempts = (("1", 900, 1_000, 48_211, 112), ("2", 1_800, 2_000, 9_240, 20), ("3", 3_600, 4_000, 3_105, 7))
+    more = (("4-7", 7_200, 64_000, 4_077, 9), ("8+", 115_200, 128_000, 806, 2))
+    return RetriesAnswer(
+        attempts=8,
+        dead_letter="payments.dlq",
+        since_ms=_now_ms() - 93_600_000,
+        by_attempt=tuple(
+            AttemptGroupAnswer(attempt=label, wait_from_ms=least, wait_to_ms=most, released=released, per_minute=minute)
+            for label, least, most, released, minute in (*attempts, *more)
+        ),
+        exhausted=391,
+        exhausted_per_minute=1,
+        last_exhausted=(
+            ExhaustedAnswer(partition=0, offset=SPENT, at_ms=_now_ms() - 41_000),
+            ExhaustedAnswer(partition=0, offset=65_102, at_ms=_now_ms() - 107_000),
+        ),
+        uncounted=(1,),
     )
 
 

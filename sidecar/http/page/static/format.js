@@ -29,6 +29,9 @@ export function duration(ms) {
   return parts.filter(Boolean).join(" ");
 }
 
+/** `1.8 s`: a span that somebody has configured, so that no part of a short one is left out. */
+export const span = (ms) => (ms % 1_000 && 1_000 < ms && ms < 10_000 ? `${Math.round(ms / 100) / 10} s` : duration(ms));
+
 /** A moment as people of this browser write it, in its own time zone, which is named. */
 export function moment(ms) {
   if (ms > LAST_MS) return "beyond every calendar";

@@ -7,10 +7,11 @@ import * as find from "./view-find.js";
 import * as pending from "./view-pending.js";
 import * as policies from "./view-policies.js";
 import * as rejected from "./view-rejected.js";
+import * as retries from "./view-retries.js";
 import * as topic from "./view-topic.js";
 import * as topics from "./view-topics.js";
 
-const VIEWS = { topics, topic, pending, find, rejected, policies };
+const VIEWS = { topics, topic, retries, pending, find, rejected, policies };
 const MEANINGS = {
   pause: {
     topics: "Nothing is released from this delay topic until it is resumed. New records are still indexed.",
@@ -129,7 +130,7 @@ function signedIn(name, view) {
   at("role").textContent = caller.sees_payload ? `${caller.role}, sees keys` : caller.role;
   document.title = `${view.title} · Delay router`;
   for (const link of at("nav").children) {
-    const here = link.hash === `#${name}` || (link.hash === "#topics" && name === "topic");
+    const here = link.hash === `#${name}` || (link.hash === "#topics" && ["topic", "retries"].includes(name));
     if (here) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }

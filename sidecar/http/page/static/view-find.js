@@ -2,7 +2,7 @@
 
 import { ApiError, ask } from "./api.js";
 import { element } from "./dom.js";
-import { dated, duration } from "./format.js";
+import { dated, span } from "./format.js";
 import { badge, table } from "./parts.js";
 
 export const title = "Find a record";
@@ -151,7 +151,7 @@ function attempted({ number, most, exhausted, next_waits_ms: waits, dead_letter:
   if (exhausted) return ["Exhausted", "bad", [`after ${number} attempts`, dead ? [": it goes to ", named([dead])] : null]];
   const which = most === null ? `${number}` : `${number} of ${most}`;
   if (most === null) return ["Attempt", "past", which];
-  const all = waits.map(duration).concat(number + waits.length < most ? ["…"] : []);
+  const all = waits.map(span).concat(number + waits.length < most ? ["…"] : []);
   return ["Attempt", "past", [`${which}; if it fails, the record `, all.length ? `waits ${all.join(", ")}` : ["goes to ", named([dead])]]];
 }
 

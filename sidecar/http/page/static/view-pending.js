@@ -99,6 +99,7 @@ const schedulesTable = (topic, { schedules, next_from: from }, mayChange, seesPa
       ["To", "wide", ({ targets }) => targets.join(", ")],
       ["Id", "wide", ({ id }) => id ?? nothing()],
       ...(seesPayload ? [["Key", "wide", ({ key }) => key ?? nothing()]] : []),
+      ...(schedules.some(({ attempt }) => attempt !== null) ? [["Attempt", "number", ({ attempt }) => attempt ?? nothing()]] : []),
       ["Series", "", ({ series }) => series ?? nothing()],
       ...(mayChange ? [["Change", "action", (each) => changeButtons(topic, each)]] : []),
     ],

@@ -5,6 +5,7 @@ import { element } from "./dom.js";
 import { count, countdown, duration, moment } from "./format.js";
 import { badge, bars, changeButton, columns, stateTone, table, tile } from "./parts.js";
 import { addressOf } from "./view-pending.js";
+import { addressOf as retriesOf } from "./view-retries.js";
 import { firstDue, late, notIndexed, stateOf, sum } from "./view-topics.js";
 
 export const title = "Topic";
@@ -50,7 +51,12 @@ export function render({ topic, pending, values, policies }, { mayChange }) {
       element("section", { class: "panel" }, element("h2", {}, "Pending by due time"), dueBars(topic.topic, pending)),
       element("section", { class: "panel" }, element("h2", {}, "Pending by target"), targetBars(topic.topic, pending, policies, mayChange)),
     ),
-    element("p", {}, element("a", { href: addressOf(topic.topic) }, "List the pending schedules")),
+    element(
+      "p",
+      { class: "line" },
+      element("a", { href: addressOf(topic.topic) }, "List the pending schedules"),
+      topic.retries ? element("a", { href: retriesOf(topic.topic) }, "Attempts, and what is exhausted") : null,
+    ),
     element("section", { class: "panel" }, element("h2", {}, "Due in the next hour, by minute"), nextHour(topic.topic, pending)),
     element("section", { class: "panel" }, element("h2", {}, "Due in the next week, by hour"), nextWeek(topic.topic, pending)),
     element("section", {}, element("h2", {}, "Partitions"), partitionTable(topic)),
