@@ -50,8 +50,8 @@ export function table(caption, columns, rows, emptyText) {
 }
 
 /**
- * Horizontal bars, one a line: `{ name, records, href, beside, tone }`, where the last three may be left out. Square
- * roots, so that ten beside a million can still be seen; the number beside each bar is what counts.
+ * Horizontal bars, one a line: `{ name, records, href, beside, tone }`, where the last three may be left out. As long as
+ * the numbers are large, but for what would not be seen at all.
  */
 export function bars(label, lines) {
   const most = Math.max(1, ...lines.map(({ records }) => records));
@@ -72,7 +72,7 @@ export function bars(label, lines) {
   );
 }
 
-const drawnBar = (records, most, tone) => bar(Math.sqrt(records / most), tone);
+const drawnBar = (records, most, tone) => bar(records / most, tone);
 
 const bar = (part, tone) =>
   drawn(
@@ -88,7 +88,7 @@ const bar = (part, tone) =>
  */
 export function columns(label, counts, name, href, [first, last]) {
   const most = Math.max(1, ...counts);
-  const height = (records) => (records ? Math.max(2, 40 * Math.sqrt(records / most)) : 0);
+  const height = (records) => (records ? Math.max(2, (40 * records) / most) : 0);
   const total = counts.reduce((sum, records) => sum + records, 0);
   const largest = counts.indexOf(Math.max(...counts));
   const told = total ? `${count(total)} in all, most ${name(largest)}: ${count(counts[largest])}` : "nothing";

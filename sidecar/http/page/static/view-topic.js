@@ -118,7 +118,7 @@ const hours = (number) => (number ? duration(number * HOUR_MS) : "0 h");
 function rangeName(from, within) {
   if (within === 0) return "overdue";
   if (within === null) return `beyond ${duration(from * 1_000)}`;
-  return `within ${duration(within * 1_000)}`;
+  return from ? `${duration(from * 1_000)} to ${duration(within * 1_000)}` : `within ${duration(within * 1_000)}`;
 }
 
 function targetBars(topic, { by_target: targets, other_targets: others }, policies, mayChange) {
