@@ -169,8 +169,11 @@ function showAge() {
 /**
  * Ask first, then change something; `done` says from the answer what came of it. With `whenMs` a time is asked for, and
  * with `hasEnd` an end and a reason.
+ *
+ * One button looks like the answer, has the focus, and is what Enter presses: what was asked for, or, where that
+ * `isFinal` and cannot be undone, *Do nothing*.
  */
-async function change({ question, meaning, word, path, body, method, done, whenMs, hasEnd = false }) {
+async function change({ question, meaning, word, path, body, method, done, whenMs, hasEnd = false, isFinal = false }) {
   const sure = at("sure");
   at("sure-question").textContent = question;
   at("sure-meaning").textContent = meaning;
@@ -180,9 +183,11 @@ async function change({ question, meaning, word, path, body, method, done, whenM
   at("when").value = whenMs === undefined ? "" : fieldText(whenMs);
   at("sure-until").hidden = !hasEnd;
   at("until").value = at("reason").value = "";
+  at("sure-yes").className = isFinal ? "final" : "";
+  at("sure-no").className = isFinal ? "" : "quiet";
   sure.returnValue = "no";
   sure.showModal();
-  at("sure-no").focus();
+  at(isFinal ? "sure-no" : "sure-yes").focus();
   await new Promise((closed) => sure.addEventListener("close", closed, { once: true }));
   if (sure.returnValue !== "yes") return;
   try {
@@ -222,6 +227,7 @@ const redriven = (asked) =>
     question: `Drive ${asked.code} of ${asked.topic} again?`,
     meaning: rejected.MEANING,
     word: "Drive again",
+    isFinal: true,
     path: `/topics/${encodeURIComponent(asked.topic)}/rejected/redrive`,
     body: { codes: [asked.code] },
     done: (answer) => rejected.outcome(asked.code, answer),
@@ -232,6 +238,7 @@ const cancelled = (asked) =>
     question: `Cancel ${asked.id} of ${asked.topic}?`,
     meaning: pending.MEANING,
     word: "Cancel it",
+    isFinal: true,
     path: pending.pathOf(asked),
     method: "DELETE",
     done: () => `${asked.id} is cancelled and will not be released.`,
@@ -254,6 +261,7 @@ function onClick(event) {
   if (pressed?.dataset.do === "redrive") void redriven(pressed.dataset);
   if (pressed?.dataset.do === "cancel") void cancelled(pressed.dataset);
   if (pressed?.dataset.do === "move") void moved(pressed.dataset);
+  if (pressed?.dataset.do === "nothing") at("sure").close("no");
   if (pressed?.dataset.do === "forget") signedOut("");
   if (pressed?.dataset.do === "skip") {
     event.preventDefault();
@@ -286,6 +294,8 @@ function onSubmit(event) {
 
 // A drawing of many bars is one stop of the Tab key; the arrows go from bar to bar.
 function onKey(event) {
+  // The Enter that opened the question, still held down, answers nothing.
+  if (event.repeat && event.key === "Enter" && event.target.closest?.("dialog")) event.preventDefault();
   const bar = event.target.closest?.(".step");
   const bars = bar ? [...bar.parentElement.querySelectorAll(".step")] : [];
   const place = bars.indexOf(bar);
