@@ -28,7 +28,7 @@ $(STAMP): requirements-dev.lock pyproject.toml hatch_build.py $(wildcard sidecar
 	@$(BIN)/python -m sidecar.kernel
 	@touch $@
 
-demo: venv ## Records through a real Kafka: held, released on time, rejected; survives a kill -9
+demo: venv ## Records through a real Kafka: held, released on time, rejected, retried; survives a kill -9
 	@$(BIN)/delay-router demo
 
 dev: venv ## A Kafka and a router that stay until Ctrl-C, to try your own producers on (PORT=9092)

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from sidecar.dev import local_kafka
 
 CLOSING = (
-    "sent 24, released once 17, rejected 2, duplicated 0, early 0, lost 0, cancelled 1, replaced 1, moved 1, answered 2"
+    "sent 30, released once 23, rejected 2, duplicated 0, early 0, lost 0, cancelled 1, replaced 1, moved 1, answered 2"
 )
 
 
@@ -66,6 +66,10 @@ def test_every_order_arrives_once_over_a_crash(
     for number, outcome in ((15, "cancelled"), (17, "replaced")):
         receipt = rf'order {number}  deliver-id .* {outcome} +receipt: {{.*"outcome": "{outcome}"'
         assert re.search(receipt, out), out
+    failures = [f"order {number} failed in attempt {n} of 3" for number, n in ((22, 1), (23, 1), (23, 2), (23, 3))]
+    assert [line for line in failures if line in out] == failures
+    assert re.search(r"order 22  .* arrived \S+  \d+ ms late, handled in attempt 2$", out, re.MULTILINE)
+    assert re.search(r"order 23  .* orders\.dlq .* exhausted after 3 attempts$", out, re.MULTILINE), out
     killed, back = (
         next(place for place, line in enumerate(lines) if part in line) for part in ("SIGKILL", "ready again")
     )

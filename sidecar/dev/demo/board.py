@@ -4,13 +4,14 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from sidecar.dev.demo.orders import DemoOrder
+from sidecar.dev.demo.orders import ATTEMPTS, FACTOR, FIRST_WAIT_MS, DemoOrder
 
 
 @dataclass
 class BoardRow:
     """A sent order; times are epoch ms, arrivals are the brokers' append times by topic.
 
+    ``attempt`` is the last attempt of an order that is retried, and ``exhausted`` says that no further one was left.
     ``taken_back`` is the outcome if a ``receipt`` says that the order was taken back; it is "answered" for a control
     that is no order itself. ``due_ms`` is the due time of the last arrival if the order recurs, and the new due time if
     it was moved.
@@ -24,6 +25,8 @@ class BoardRow:
     taken_back: str = ""
     receipt: str = ""
     occurrences: set[str] = field(default_factory=set)
+    attempt: int = 0
+    exhausted: bool = False
 
     @property
     def finished(self) -> bool:
@@ -52,6 +55,7 @@ class Board:
     def __init__(self) -> None:
         self._rows: dict[str, BoardRow] = {}
         self._moved: dict[str, BoardRow] = {}
+        self._sent_back: dict[str, BoardRow] = {}
 
     @property
     def rows(self) -> Sequence[BoardRow]:
@@ -72,7 +76,8 @@ class Board:
         """Enter a record of a target or rejected topic; return the row of its order if that has finished now."""
         found = {name: (raw or b"").decode(errors="replace") for name, raw in headers}
         # An occurrence or a moved order was written by the router, so its source is another place.
-        row = self._rows.get(found.get("delay-source", "")) or self._rows.get(found.get("delay-series", ""))
+        source = found.get("delay-source", "")
+        row = self._rows.get(source) or self._sent_back.get(source) or self._rows.get(found.get("delay-series", ""))
         row = row or self._moved.get(found.get("delay-id", ""))
         if row is None:
             return None
@@ -83,9 +88,25 @@ class Board:
         elif row.order.times > 1:
             row.occurrences.add(found.get("delay-occurrence", ""))
             row.arrivals[topic], row.due_ms = at_ms, int(found["delay-due"])
+        elif row.order.fails:
+            row.attempt, row.due_ms = int(found["delay-attempt"]), int(found["delay-due"])
+            row.exhausted = "delay-attempts-exhausted" in found
+            if row.exhausted or row.attempt >= row.order.fails:
+                row.arrivals[topic] = at_ms
         else:
             row.arrivals.setdefault(topic, at_ms)
         return row if row.finished and not before else None
+
+    def failed(self, headers: Iterable[tuple[str, bytes | None]]) -> BoardRow | None:
+        """Return the row of an order that has just arrived and that its consumer cannot handle; None for all others."""
+        source = (dict(headers).get("delay-source") or b"").decode()
+        row = self._sent_back.get(source) or self._rows.get(source)
+        return row if row is not None and row.order.fails and not row.finished else None
+
+    def sent_back(self, place: str, row: BoardRow, at_ms: int) -> None:
+        """Enter the place of an order that its consumer has sent back."""
+        self._sent_back[place] = row
+        row.due_ms = at_ms + (FIRST_WAIT_MS * FACTOR**row.attempt if row.attempt < ATTEMPTS else 0)
 
     def answered(self, value: bytes, headers: Iterable[tuple[str, bytes | None]]) -> list[BoardRow]:
         """Enter a receipt; return the rows that it finishes."""

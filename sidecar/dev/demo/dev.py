@@ -117,7 +117,7 @@ class _Dev:
 
     def _serve(self, router: RouterProcess) -> None:
         self._console.print("creating the topics, starting the router ...")
-        create_targets(self._bootstrap, self._topics)
+        create_targets(self._bootstrap, (self._topics.orders, self._topics.billing))
         init(router.config)
         router.start()
         router.wait_ready()

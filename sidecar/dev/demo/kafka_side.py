@@ -1,4 +1,4 @@
-"""Handles Kafka for the demo: creates the target topics, sends the orders, watches their arrival, cleans up."""
+"""Handles Kafka for the demo: creates topics, sends orders, watches their arrival, sends failed ones back."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from sidecar.dev.demo.board import Board, BoardRow
-from sidecar.dev.demo.orders import DemoOrder, Header, Topics
+from sidecar.dev.demo.orders import ATTEMPTS, DemoOrder, Header, Topics
 
 _TIMEOUT_S: Final = 30.0
 _PARTITIONS: Final = 3
@@ -18,10 +18,10 @@ POLL_RECORDS: Final = 100
 _POLL_S: Final = 0.05
 
 
-def create_targets(bootstrap: str, topics: Topics) -> None:
-    """Create the target topics with append times, so that the broker's clock measures lateness."""
+def create_targets(bootstrap: str, names: Sequence[str]) -> None:
+    """Create target topics with append times, so that the broker's clock measures lateness."""
     config = {"message.timestamp.type": "LogAppendTime"}
-    wanted = [NewTopic(name, _PARTITIONS, _BROKER_DEFAULT, config=config) for name in (topics.orders, topics.billing)]
+    wanted = [NewTopic(name, _PARTITIONS, _BROKER_DEFAULT, config=config) for name in names]
     admin = AdminClient(_client(bootstrap))
     for created in admin.create_topics(wanted).values():
         created.result(_TIMEOUT_S)
@@ -37,40 +37,56 @@ def delete_topics(bootstrap: str, prefix: str) -> None:
 
 def send(bootstrap: str, topics: Topics, orders: list[DemoOrder], board: Board) -> None:
     """Write the orders to the delay topic and enter them on the board; raise KafkaException if one is not written."""
-    # Idempotent, and so in order: a control lies behind the order that it takes back.
-    producer = Producer(
-        {**_client(bootstrap), "linger.ms": 0, "partitioner": "murmur2_random", "enable.idempotence": True}
-    )
-    failed: list[KafkaError] = []
+    writing = _Writing(bootstrap)
 
-    def enter(order: DemoOrder) -> Callable[[KafkaError | None, Message], None]:
-        def entered(error: KafkaError | None, message: Message) -> None:
-            if error is not None:
-                failed.append(error)
-                return
-            place = f"{message.topic()}/{message.partition()}/{message.offset()}"
-            board.sent(place, order, message.timestamp()[1])
-
-        return entered
+    def enter(order: DemoOrder) -> Callable[[str, int], None]:
+        return lambda place, at_ms: board.sent(place, order, at_ms)
 
     for order in orders:
-        producer.produce(
-            topics.delay,
-            order.value,
-            key=order.key,
-            headers=list(order.headers),
-            on_delivery=enter(order),
+        topic = topics.retry if order.fails else topics.delay
+        writing.write(topic, order.key, order.value, order.headers, enter(order))
+    writing.finish()
+
+
+class _Writing:
+    """Writes records in order: it is idempotent, so a control lies behind the order that it takes back."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._producer = Producer(
+            {**_client(bootstrap), "linger.ms": 0, "partitioner": "murmur2_random", "enable.idempotence": True}
         )
-    producer.flush(_TIMEOUT_S)
-    if failed:
-        raise KafkaException(failed[0])
+        self._failed: list[KafkaError] = []
+
+    def write(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[Header],
+        entered: Callable[[str, int], None],
+    ) -> None:
+        """Write a record; ``entered`` is told its place and its timestamp."""
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                self._failed.append(error)
+            else:
+                entered(f"{message.topic()}/{message.partition()}/{message.offset()}", message.timestamp()[1])
+
+        self._producer.produce(topic, value, key=key, headers=list(headers), on_delivery=delivered)
+
+    def finish(self) -> None:
+        """Wait until all records are written; raise KafkaException if one is not."""
+        self._producer.flush(_TIMEOUT_S)
+        if self._failed:
+            raise KafkaException(self._failed[0])
 
 
 @contextmanager
-def watching(bootstrap: str, topics: Topics, board: Board) -> Iterator["Watch"]:
-    """Watch the target, rejected and receipts topics for the length of the ``with`` block."""
-    with reading(bootstrap, [*topics[1:], topics.receipts]) as consumer:
-        yield Watch(consumer, topics.receipts, board)
+def watching(bootstrap: str, topics: Topics, board: Board, say: Callable[[str], None]) -> Iterator["Watch"]:
+    """Watch where orders may arrive, for the length of the ``with`` block; ``say`` tells of those that fail."""
+    with reading(bootstrap, [*topics[1:], topics.dead, topics.receipts]) as consumer:
+        yield Watch(consumer, topics, board, _Writing(bootstrap), say)
 
 
 @contextmanager
@@ -101,12 +117,16 @@ def _client(bootstrap: str) -> dict[str, str | int | float | bool]:
 
 
 class Watch:
-    """Enters arrivals on the board."""
+    """Enters arrivals on the board, and sends back the orders that their consumer cannot handle."""
 
-    def __init__(self, consumer: Consumer, receipts: str, board: Board) -> None:
+    def __init__(
+        self, consumer: Consumer, topics: Topics, board: Board, writing: _Writing, say: Callable[[str], None]
+    ) -> None:
         self._consumer = consumer
-        self._receipts = receipts
+        self._topics = topics
         self._board = board
+        self._writing = writing
+        self._say = say
 
     def poll(self) -> Iterator[BoardRow]:
         """Wait a moment, and yield the rows of orders that have finished now."""
@@ -115,9 +135,23 @@ class Watch:
             if message.error() is not None or topic is None:
                 raise KafkaException(message.error())
             headers = cast("list[Header]", message.headers() or [])
-            if topic == self._receipts:
+            if topic == self._topics.receipts:
                 yield from self._board.answered(message.value() or b"", headers)
                 continue
             row = self._board.arrived(topic, message.timestamp()[1], headers)
             if row is not None:
                 yield row
+            elif (failed := self._board.failed(headers)) is not None:
+                self._send_back(failed, message, headers)
+
+    def _send_back(self, row: BoardRow, message: Message, headers: Sequence[Header]) -> None:
+        """Do as a consumer does that fails: write the record, with the headers that it has, to the retry topic."""
+        self._writing.write(
+            self._topics.retry,
+            message.key(),
+            message.value(),
+            headers,
+            lambda place, at_ms: self._board.sent_back(place, row, at_ms),
+        )
+        self._writing.finish()
+        self._say(f"{row.order.name} failed in attempt {row.attempt} of {ATTEMPTS}, and was sent back")

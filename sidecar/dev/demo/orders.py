@@ -1,4 +1,7 @@
-"""Makes the orders of the demo, with every form of due time and target; some fail, are taken back, moved, or recur."""
+"""Makes the orders of the demo, with every form of due time and target.
+
+Some are rejected, taken back, moved or recur, and some fail at their consumer and are retried.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -23,6 +26,19 @@ TIMES: Final = 3
 
 APPENDED: Final = 1 + TIMES - 1
 """Number of records that the router itself writes: the moved order, and every occurrence but the first."""
+
+FIRST_WAIT_MS: Final = 1_000
+FACTOR: Final = 2
+ATTEMPTS: Final = 3
+"""Number of attempts of an order that fails; the last one comes after 7 s."""
+
+MAX_WAIT_MS: Final = 60_000
+
+RETRIED: Final = 2
+"""Number of records that :func:`retried` yields."""
+
+SENT_BACK: Final = 1 + ATTEMPTS
+"""Number of records that the consumer of these orders sends back: one order once, the other one after each attempt."""
 
 _FRUIT: Final = ("apples", "pears", "plums", "figs", "quinces", "medlars", "cherries")
 _ABROAD: Final = timezone(timedelta(hours=2))
@@ -50,6 +66,16 @@ class Topics(NamedTuple):
         """Name of the topic with the outcome of each control."""
         return f"{self.delay}.receipts"
 
+    @property
+    def retry(self) -> str:
+        """Name of the delay topic that counts attempts."""
+        return f"{self.orders}.retry"
+
+    @property
+    def dead(self) -> str:
+        """Name of the topic of orders without an attempt left."""
+        return f"{self.orders}.dlq"
+
     def section(self, max_delay: str) -> dict[str, Any]:
         """Return the section of the delay topic in the configuration of its router."""
         return {
@@ -60,13 +86,19 @@ class Topics(NamedTuple):
             "recurring": True,
         }
 
+    def retry_section(self) -> dict[str, Any]:
+        """Return the section of the delay topic that counts attempts."""
+        waits = {"first": f"{FIRST_WAIT_MS}ms", "factor": FACTOR, "max": f"{MAX_WAIT_MS}ms"}
+        retry = {**waits, "attempts": ATTEMPTS, "dead_letter": self.dead}
+        return {"name": self.retry, "default_target": self.orders, "retry": retry}
+
 
 class DemoOrder(NamedTuple):
     """A record to be sent.
 
     `ways` are its control headers as they are shown. `delay_ms` counts from its timestamp and `due_ms` is an instant:
     one of them is None; both are None for an order that must be rejected and for a record that only cancels or moves.
-    The order arrives `times` times.
+    The order arrives `times` times. Its consumer fails with it `fails` times, the first time before it is sent.
     """
 
     name: str
@@ -77,6 +109,7 @@ class DemoOrder(NamedTuple):
     delay_ms: int | None
     due_ms: int | None
     times: int = 1
+    fails: int = 0
 
     @property
     def deliver_id(self) -> str:
@@ -85,7 +118,9 @@ class DemoOrder(NamedTuple):
 
     @property
     def ways(self) -> str:
-        """Control headers of the order in one line."""
+        """Control headers of the order in one line, or how it fails."""
+        if self.fails:
+            return f"to be retried: its consumer fails {'twice' if self.fails <= ATTEMPTS else 'always'}"
         shown = (f"{name} {(raw or b'').decode()}" for name, raw in self.headers if name.startswith("deliver-"))
         return ", ".join(shown)
 
@@ -135,6 +170,12 @@ def changing(first: int, topics: Topics, now_ms: int) -> Iterator[DemoOrder]:
     recurs: list[Header] = [("deliver-every", b"%d" % step_ms), ("deliver-times", b"%d" % TIMES)]
     at: Header = ("deliver-at", b"%d" % begins_ms)
     yield _make(first + 2, [*recurs, at], (topics.orders,), None, begins_ms)._replace(times=TIMES)
+
+
+def retried(first: int, topics: Topics) -> Iterator[DemoOrder]:
+    """Yield an order that its consumer handles in the second attempt, and an order that its consumer never handles."""
+    for number, fails, target in ((first, 2, topics.orders), (first + 1, ATTEMPTS + 1, topics.dead)):
+        yield _make(number, [], (target,), FIRST_WAIT_MS, None)._replace(fails=fails)
 
 
 def _order(number: int, delay_ms: int, topics: Topics, now_ms: int) -> DemoOrder:

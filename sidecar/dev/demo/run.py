@@ -5,6 +5,7 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
+from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
@@ -12,21 +13,28 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 
 from index.errors import DelayRouterError
-from sidecar.dev.audit import AuditError, AuditReport, audit
+from sidecar.dev.audit import AttemptRules, AuditError, AuditReport, audit
 from sidecar.dev.demo.board import Board
 from sidecar.dev.demo.kafka_side import Watch, create_targets, delete_topics, send, watching
 from sidecar.dev.demo.orders import (
     APPENDED,
+    ATTEMPTS,
     CHANGING,
+    FACTOR,
     FAILING,
+    FIRST_WAIT_MS,
     LONGEST_DELAY_MS,
     MAX_DELAY,
+    MAX_WAIT_MS,
     REGRETTED,
+    RETRIED,
+    SENT_BACK,
     TIMES,
     Topics,
     changing,
     orders,
     regretted,
+    retried,
 )
 from sidecar.dev.demo.router import RouterProcess, RouterProcessError, config_text, free_port, init
 from sidecar.dev.demo.show import Show, show
@@ -78,18 +86,23 @@ class Demo:
 
     def _play(self, router: RouterProcess) -> int:
         self._console.print("creating the topics, starting the router ...")
-        create_targets(self._bootstrap, self._topics)
+        topics = self._topics
+        create_targets(self._bootstrap, (topics.orders, topics.billing, topics.dead))
         init(router.config)
         router.start()
         router.wait_ready()
-        with show(self._board, self._console) as shown, watching(self._bootstrap, self._topics, self._board) as watch:
+        with (
+            show(self._board, self._console) as shown,
+            watching(self._bootstrap, topics, self._board, shown.say) as watch,
+        ):
             now_ms = int(time.time() * 1000)
             made = [
-                *orders(self._count, self._topics, now_ms),
-                *regretted(self._count + FAILING, self._topics, now_ms),
-                *changing(self._count + FAILING + REGRETTED, self._topics, now_ms),
+                *orders(self._count, topics, now_ms),
+                *regretted(self._count + FAILING, topics, now_ms),
+                *changing(self._count + FAILING + REGRETTED, topics, now_ms),
+                *retried(self._count + FAILING + REGRETTED + CHANGING, topics),
             ]
-            send(self._bootstrap, self._topics, made, self._board)
+            send(self._bootstrap, topics, made, self._board)
             shown.say(f"{len(made)} orders sent")
             self._follow(watch, shown, router)
         if code := router.stop():
@@ -119,11 +132,16 @@ class Demo:
         topics = self._topics
         report = audit(
             {"bootstrap.servers": self._bootstrap},
-            delay=[topics.delay],
-            targets=[topics.orders, topics.billing],
-            rejected=[topics.rejected],
-            receipts=[topics.receipts],
-            default_targets={topics.delay: topics.orders},
+            delay=[topics.delay, topics.retry],
+            targets=[topics.orders, topics.billing, topics.dead],
+            rejected=[topics.rejected, f"{topics.retry}.rejected"],
+            receipts=[topics.receipts, f"{topics.retry}.receipts"],
+            default_targets=dict.fromkeys((topics.delay, topics.retry), topics.orders),
+            retries={
+                topics.retry: AttemptRules(
+                    *(FIRST_WAIT_MS, Fraction(FACTOR), MAX_WAIT_MS, Fraction(0), ATTEMPTS, topics.dead, frozenset())
+                )
+            },
         )
         for name, lines in report.samples.items():
             print(*(f"{name}: {line}" for line in lines), sep="\n", file=sys.stderr)
@@ -141,9 +159,9 @@ class Demo:
     def _as_expected(self, report: AuditReport) -> bool:
         return (
             report.ok
-            and report.sent == self._count + FAILING + REGRETTED + CHANGING + APPENDED
-            # Besides the orders: the replacement, the moved order, and each occurrence.
-            and report.released_once == self._count + 2 + TIMES
+            and report.sent == self._count + FAILING + REGRETTED + CHANGING + APPENDED + RETRIED + SENT_BACK
+            # Besides the orders: the replacement, the moved order, each occurrence, and all that is retried.
+            and report.released_once == self._count + 2 + TIMES + RETRIED + SENT_BACK
             and report.rejected == FAILING
             and (report.cancelled, report.replaced, report.moved, report.answered) == (1, 1, 1, 2)
         )
@@ -161,7 +179,7 @@ class Demo:
                     # session of the killed one.
                     "router": {"group_id": f"{self._prefix}{_GROUP}", "instance_id": "demo-1"},
                     "http": {"listen": f"127.0.0.1:{port}"},
-                    "delay_topics": [topics.section(MAX_DELAY)],
+                    "delay_topics": [topics.section(MAX_DELAY), topics.retry_section()],
                 }
             )
         )

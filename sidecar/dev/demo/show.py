@@ -59,7 +59,7 @@ class _Lines:
         elif row.taken_back:
             fate = f"receipt: {row.receipt}"
         else:
-            fate = f"due {_clock(row.due_ms)}  arrived {_clock(row.arrived_ms)}  {row.late_ms} ms late"
+            fate = f"due {_clock(row.due_ms)}  arrived {_clock(row.arrived_ms)}  {row.late_ms} ms late{_attempts(row)}"
         self.say(f"{row.order.name:>9}  {row.order.ways:<66}  {_where(row):<16}  {fate}")
 
     def say(self, line: str) -> None:
@@ -82,6 +82,8 @@ class _LiveTable:
         elif row.receipt and row.order.targets:
             became = row.taken_back or "moved"
             self.notes.append(Text(f"{row.order.name} {became}: {row.receipt}", style="cyan"))
+        elif row.attempt:
+            self.notes.append(Text(f"{row.order.name}{_attempts(row)}", style="red" if row.exhausted else "cyan"))
 
     def say(self, line: str) -> None:
         self.notes.append(Text(f"{_clock(int(time.time() * 1000))}  {line}", style="bold yellow"))
@@ -128,6 +130,13 @@ def _fate(row: BoardRow) -> str:
         return f"{_clock(row.arrived_ms)} {row.late_ms:8}"
     wait_s = 0 if row.due_ms is None else row.due_ms / 1000 - time.time()
     return f"in {wait_s:.1f} s" if wait_s > 0 else "any moment"
+
+
+def _attempts(row: BoardRow) -> str:
+    """Return the attempt in which an order was handled, if it was retried, or the end of its attempts."""
+    if not row.attempt:
+        return ""
+    return f", exhausted after {row.attempt} attempts" if row.exhausted else f", handled in attempt {row.attempt}"
 
 
 def _clock(at_ms: int | None) -> str:

@@ -18,7 +18,18 @@ from sidecar.dev.audit import AuditedRecord, AuditReport
 from sidecar.dev.audit.record import due_ms
 from sidecar.dev.demo import run
 from sidecar.dev.demo.board import Board
-from sidecar.dev.demo.orders import FAILING, LONGEST_DELAY_MS, REGRETTED, TIMES, Topics, changing, orders, regretted
+from sidecar.dev.demo.orders import (
+    ATTEMPTS,
+    FAILING,
+    LONGEST_DELAY_MS,
+    REGRETTED,
+    TIMES,
+    Topics,
+    changing,
+    orders,
+    regretted,
+    retried,
+)
 from sidecar.dev.demo.router import RouterProcess, RouterProcessError, config_text, free_port
 from sidecar.dev.demo.show import show
 
@@ -133,6 +144,48 @@ def test_what_is_moved_comes_to_its_end_by_its_arrival_and_what_recurs_by_its_la
     assert ([row.late_ms for row in board.rows if row.occurrences], board.complete) == ([5], True)
 
 
+def attempted(number: int, *more: tuple[str, bytes], sent: int) -> list[tuple[str, bytes]]:
+    told = [("delay-attempt", b"%d" % number), ("delay-due", b"%d" % (NOW_MS + 1_000 * number))]
+    return [("delay-source", b"orders.retry/0/%d" % sent), *told, *more]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_an_order_that_fails_is_sent_back_until_it_is_handled_or_exhausted(terminal: bool) -> None:
+    board = Board()
+    for number, order in enumerate(retried(6, TOPICS)):
+        board.sent(f"orders.retry/0/{number}", order, NOW_MS)
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=200, height=40, color_system=None)
+    with show(board, console) as display:
+        for which, attempts in ((0, 2), (1, ATTEMPTS + 1)):
+            place = which
+            for number in range(1, attempts):
+                headers = attempted(number, sent=place)
+                assert board.arrived("orders", NOW_MS, headers) is None
+                failed = board.failed(headers)
+                assert failed is not None
+                assert failed.attempt == number
+                place = 10 * (which + 1) + number
+                board.sent_back(f"orders.retry/0/{place}", failed, NOW_MS)
+                waits_ms = 1_000 * 2**number if number < ATTEMPTS else 0
+                assert failed.due_ms == NOW_MS + waits_ms
+            assert not board.complete
+            end = ("orders", attempted(attempts, sent=place))
+            if attempts > ATTEMPTS:
+                end = ("orders.dlq", attempted(ATTEMPTS, ("delay-attempts-exhausted", b"3"), sent=place))
+            row = board.arrived(end[0], NOW_MS + 3_005, end[1])
+            assert row is not None
+            assert board.failed(end[1]) is None
+            display.finished(row)
+    assert board.complete
+    assert len(board.rows) == 2
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert re.search("order 7.*, handled in attempt 2", text)
+    assert re.search("order 8.*, exhausted after 3 attempts", text)
+    assert re.search(" 8 .*its consumer fails always .*orders.dlq", text)
+    assert board.failed([("delay-source", b"d/0/0")]) is None
+
+
 @pytest.mark.parametrize("terminal", [False, True])
 def test_a_receipt_is_shown(terminal: bool) -> None:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=200, height=40, color_system=None)
@@ -188,23 +241,23 @@ def test_a_live_frame_fits_the_screen() -> None:
     ("found", "code"),
     [
         ({}, 0),
-        ({"released_once": 34, "lost": 1}, 1),
-        ({"released_once": 34, "duplicated": 1}, 1),
+        ({"released_once": 40, "lost": 1}, 1),
+        ({"released_once": 40, "duplicated": 1}, 1),
         ({"early": 1}, 1),
         ({"altered": 1}, 1),
-        ({"released_once": 34, "pending": 1}, 1),
-        ({"released_once": 34, "rejected": 3}, 1),
-        ({"released_once": 36, "rejected": 1}, 1),
-        ({"released_once": 36, "cancelled": 0}, 1),
-        ({"released_once": 36, "moved": 0}, 1),
-        ({"sent": 41, "released_once": 34}, 1),
+        ({"released_once": 40, "pending": 1}, 1),
+        ({"released_once": 40, "rejected": 3}, 1),
+        ({"released_once": 42, "rejected": 1}, 1),
+        ({"released_once": 42, "cancelled": 0}, 1),
+        ({"released_once": 42, "moved": 0}, 1),
+        ({"sent": 47, "released_once": 40}, 1),
     ],
     ids=str,
 )
 def test_the_exit_code_is_what_the_auditor_counted(
     found: dict[str, int], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counts = {"sent": 42, "released_once": 35, "rejected": 2, "cancelled": 1, "replaced": 1, "moved": 1, "answered": 2}
+    counts = {"sent": 48, "released_once": 41, "rejected": 2, "cancelled": 1, "replaced": 1, "moved": 1, "answered": 2}
     good = AuditReport(**counts, pending=0, duplicated=0, lost=0, lateness_ms=(1, 2))  # type: ignore[arg-type]
     report = replace(good, **found)  # type: ignore[arg-type]
     asked: list[dict[str, Any]] = []
@@ -217,10 +270,10 @@ def test_the_exit_code_is_what_the_auditor_counted(
     output = io.StringIO()
     assert run.Demo("b:1", Console(file=output), count=30, kill=True, shared=False).conclude() == code
     assert report.summary() in output.getvalue()
-    assert asked[0]["delay"] == ["orders.delay"]
-    assert asked[0]["targets"] == ["orders", "billing"]
-    assert asked[0]["rejected"] == ["orders.delay.rejected"]
-    assert asked[0]["receipts"] == ["orders.delay.receipts"]
+    assert asked[0]["delay"] == ["orders.delay", "orders.retry"]
+    assert asked[0]["targets"] == ["orders", "billing", "orders.dlq"]
+    assert asked[0]["rejected"] == ["orders.delay.rejected", "orders.retry.rejected"]
+    assert asked[0]["receipts"] == ["orders.delay.receipts", "orders.retry.receipts"]
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "1001", "many"])
