@@ -10,8 +10,8 @@ ROOMS := index snapshots sidecar spark_backfill
 PROTOS := $(wildcard snapshots/proto/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv demo dev test test-all test-broker test-rest test-versions test-wheel test-kernel wheel wheels sdist client-wheel coverage simulate mutants mutation model walk faults soak lint format bench bench-kernel bench-large bench-named bench-growth bench-ops bench-spark lock proto clean \
-        chart-tools chart-schema site chart push-chart push-image test-docs test-helm test-monitoring test-page image image-spark release-image image-sbom test-image test-spark spark-zip
+# Every target that the list shows.
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -203,6 +203,9 @@ bench-ops: venv ## Policies, admin API, the page, rate limits and a rolling rest
 
 bench-named: venv ## Cancels, receipts, finding and series, at 10 M pending (RECORDS=1000000 to try out, OPTIONS=--quick)
 	@$(BIN)/python -m tests.bench cancels finding receipts series without-id $(if $(RECORDS),--records $(RECORDS)) $(OPTIONS)
+
+bench-retries: venv ## A ladder of 8 attempts at 5 k failures/s, and retries beside plain delays (RECORDS=100000, OPTIONS=--quick)
+	@$(BIN)/python -m tests.bench retries $(if $(RECORDS),--records $(RECORDS)) $(OPTIONS)
 
 bench-spark: venv ## Spark's index and audit at 1, 2 and 5 M records, adoption of 10 M (RECORDS=1000000: only that)
 	@$(BIN)/python -m tests.bench.spark $(if $(RECORDS),--records $(RECORDS))

@@ -47,6 +47,9 @@ class Sizes:
     named_occurrences: int
     named_ids: int
     named_unnamed: int
+    retry_per_s: int
+    retry_s: int
+    retry_records: int
 
 
 FULL: Final = Sizes(
@@ -85,6 +88,9 @@ FULL: Final = Sizes(
     named_occurrences=40,
     named_ids=100_000,
     named_unnamed=1_000_000,
+    retry_per_s=5_000,
+    retry_s=45,
+    retry_records=500_000,
 )
 
 QUICK: Final = Sizes(
@@ -123,6 +129,9 @@ QUICK: Final = Sizes(
     named_occurrences=5,
     named_ids=10_000,
     named_unnamed=300_000,
+    retry_per_s=1_000,
+    retry_s=18,
+    retry_records=40_000,
 )
 
 
