@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -13,19 +12,15 @@ from pathlib import Path
 import pytest
 
 from sidecar.dev import local_kafka
-from sidecar.dev.local_kafka import maven
 from tests.integration.scenario import Stage, header, now_ms
-from tests.support import kafka_tools
+from tests.support import client_programs, kafka_tools
+from tests.support.client_programs import ClientMissing
 
 HERE = Path(__file__).parent
 DOCUMENT = HERE.parents[1] / "PRODUCERS.md"
 PRINTED = {"delayed.py": "python", "Delayed.java": "java", "delayed.go": "go", "kcat.sh": "sh", "console.sh": "sh"}
 DELAY_MS = 2_000
 START_TIMEOUT_S = 120
-
-
-class ClientMissing(Exception):
-    """A client that is not installed."""
 
 
 @dataclass(frozen=True)
@@ -56,31 +51,12 @@ def python(folder: Path) -> Example:
 
 
 def java(_: Path) -> Example:
-    found = maven.java().path
-    modules = subprocess.run([found, "--list-modules"], capture_output=True, text=True, check=True).stdout
-    if "jdk.compiler" not in modules:
-        raise ClientMissing(f"{found} has no compiler: it is a JRE")
-    clients = ":".join(str(jar) for jar in maven.jars(print).glob("*.jar"))
-    return Example([found, "-XX:TieredStopAtLevel=1", "-cp", clients, str(HERE / "Delayed.java")])
+    return Example(client_programs.java(HERE / "Delayed.java"))
 
 
 def golang(folder: Path) -> Example:
-    go = shutil.which("go")
-    if go is None:
-        raise ClientMissing("Go is missing")
-    fetched = subprocess.run([go, "mod", "download"], cwd=HERE, capture_output=True, text=True, check=False)
-    if fetched.returncode != 0:
-        raise ClientMissing(f"the modules cannot be fetched: {fetched.stderr.strip()}")
-    # The steps of the document, in an otherwise empty folder.
-    ((client, version),) = re.findall(r"require (\S+) (\S+)\n", (HERE / "go.mod").read_text(encoding="utf-8"))
-    steps = f"go mod init delayed && go get {client}/pkg/kgo@{version}"
-    assert f"\n{steps}\ngo run . " in DOCUMENT.read_text(encoding="utf-8")
-    shutil.copy(HERE / "delayed.go", folder)
-    built = subprocess.run(
-        ["sh", "-c", f"{steps} && go build -o program ."], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert built.returncode == 0, built.stderr
-    return Example([str(folder / "program")])
+    assert f"\n{client_programs.go_steps()}\ngo run . " in DOCUMENT.read_text(encoding="utf-8")
+    return Example(client_programs.golang(HERE / "delayed.go", folder))
 
 
 def kcat(_: Path) -> Example:

@@ -1,0 +1,75 @@
+"""Runs the consumers of PRODUCERS.md that fail: their record comes back as its first attempt, with all it had."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from sidecar.dev import local_kafka
+from tests.docs.documents import blocks
+from tests.integration.scenario import Stage, header
+from tests.support.client_programs import EXAMPLES, ClientMissing, golang, java, node
+from tests.support.paths import ROOT
+
+HERE: Final = EXAMPLES / "failing"
+PRINTED: Final = {"failing.py": "python", "Failing.java": "java", "failing.go": "go", "failing.js": "js"}
+TOPIC: Final = "orders.retry"
+START_TIMEOUT_S: Final = 120
+
+
+def call_of(program: Path, folder: Path) -> list[str]:
+    match program.suffix:
+        case ".java":
+            return java(program)
+        case ".go":
+            return golang(program, folder)
+        case ".js":
+            return node(program, folder)
+    return [sys.executable, str(program)]
+
+
+@pytest.fixture(scope="module")
+def retrying(kafka: local_kafka.Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, str, str]]:
+    """Yield the stage, retry topic and target topic of a running router; in the end the audit must find no fault."""
+    stage = Stage(kafka.bootstrap, tmp_path_factory.mktemp("failing"))
+    target, dead = stage.target(), stage.target("dead")
+    retry = {"first": "100ms", "attempts": 3, "dead_letter": dead}
+    delay = stage.delay("retry", default_target=target, retry=retry)
+    with stage.router() as router:
+        router.start_and_wait()
+        yield stage, delay, target
+        assert stage.settle().ok
+    stage.print_logs()
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_what_fails_comes_back(name: str, retrying: tuple[Stage, str, str], tmp_path: Path) -> None:
+    stage, delay, target = retrying
+    stage.send(delay, ("trace", b"1"), ("none", None), key=b"42", value=name.encode())
+    before = len(stage.wait_records(target, len(stage.records(target)) + 1))
+    program = tmp_path / name
+    program.write_text((HERE / name).read_text(encoding="utf-8").replace(TOPIC, delay), encoding="utf-8")
+    (folder := tmp_path / "built").mkdir()
+    try:
+        call = call_of(program, folder)
+    except (ClientMissing, local_kafka.KafkaUnavailable) as missing:
+        pytest.skip(f"the client of this example cannot be had: {missing}")
+    arguments = [*call, stage.bootstrap, target, str(before - 1)]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, again = stage.wait_records(target, before + 1)[-2:]
+    assert [header(each, "delay-attempt") for each in (first, again)] == [b"1", b"2"]
+    assert (again.key, again.value, header(again, "trace")) == (b"42", name.encode(), b"1")
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_the_document_shows_what_is_run(name: str) -> None:
+    printed = [each.text for each in blocks(ROOT / "PRODUCERS.md") if each.language == PRINTED[name]]
+    (shown,) = [text for text in printed if TOPIC in text]
+    lines = [line.strip() for line in shown.splitlines()]
+    assert len(lines) <= 5
+    run = [line.strip() for line in (HERE / name).read_text(encoding="utf-8").splitlines()]
+    assert any(run[place : place + len(lines)] == lines for place in range(len(run))), f"{name} runs something else"
