@@ -18,9 +18,11 @@ help: ## Show this list
 
 venv: $(STAMP) ## Create .venv with the locked dependencies and this project, its kernel compiled where a compiler is
 
+NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+  || { echo "Python 3.11 or newer is needed; say which: make PYTHON=python3.12" >&2; exit 2; }
+
 $(STAMP): requirements-dev.lock pyproject.toml hatch_build.py $(wildcard sidecar/kernel/*.pyx sidecar/kernel/*.pxd)
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	  || { echo "Python 3.11 or newer is needed; say which: make PYTHON=python3.12" >&2; exit 2; }
+	@$(NEW_ENOUGH)
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "installing the locked dependencies into .venv"
 	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-dev.lock
@@ -212,14 +214,25 @@ bench-spark: venv ## Spark's index and audit at 1, 2 and 5 M records, adoption o
 
 DIST ?= dist
 
-wheel: venv ## Build the wheel into dist/ (DIST): the same bytes for the same files
-	@$(BIN)/python -m hatchling build --target wheel --directory $(DIST)
+# A wheel needs a few tools and nothing of the developers' environment, which is a hundred times as large.
+PACKING = build/packing
+HATCHLING = $(abspath $(PACKING))/bin/python -m hatchling build
 
-sdist: venv ## Build the source distribution into dist/ (DIST)
-	@$(BIN)/python -m hatchling build --target sdist --directory $(DIST)
+$(PACKING)/.installed: requirements-wheel.lock
+	@$(NEW_ENOUGH)
+	@echo "installing the tools that build a wheel into $(PACKING)"
+	@$(PYTHON) -m venv --clear $(PACKING)
+	@$(PACKING)/bin/python -m pip install --quiet --require-hashes --requirement requirements-wheel.lock
+	@touch $@
 
-client-wheel: venv ## Build the wheel of kafka-delay-router-client, for producers, into dist/ (DIST)
-	@cd .ci/client && $(abspath $(BIN))/python -m hatchling build --target wheel --directory $(abspath $(DIST))
+wheel: $(PACKING)/.installed ## Build the wheel into dist/ (DIST): the same bytes for the same files
+	@$(HATCHLING) --target wheel --directory $(DIST)
+
+sdist: $(PACKING)/.installed ## Build the source distribution into dist/ (DIST)
+	@$(HATCHLING) --target sdist --directory $(DIST)
+
+client-wheel: $(PACKING)/.installed ## Build the wheel of kafka-delay-router-client, for producers, into dist/ (DIST)
+	@cd .ci/client && $(HATCHLING) --target wheel --directory $(abspath $(DIST))
 
 # auditwheel names the oldest Linux that a wheel runs on, or says why there is none. The time is that of all files in a
 # wheel of hatchling, so that the same files make the same bytes here too.
@@ -253,10 +266,11 @@ lock: ## Pin the dependencies again (UPGRADE=--upgrade: to the newest)
 	@$(LOCK) --extra msk --extra tracing --output-file requirements-extras.lock
 	@$(LOCK) --extra spark --no-emit-package pyspark --no-emit-package py4j --output-file requirements-spark.lock
 	@$(LOCK) --group dev --output-file requirements-dev.lock
+	@$(subst uv pip compile pyproject.toml,uv pip compile --group wheel,$(LOCK)) --output-file requirements-wheel.lock
 	@$(subst uv pip compile pyproject.toml,uv pip compile --group image,$(LOCK)) --output-file requirements-image.lock
 	@$(subst uv pip compile pyproject.toml,uv pip compile --group mutation,$(LOCK)) --output-file requirements-mutation.lock
 	@$(subst uv pip compile pyproject.toml,uv pip compile --group site,$(LOCK)) --output-file requirements-site.lock
-	@! grep -HnE '://|[a-z]\.(com|dev|io|org|net)\b' requirements.lock requirements-extras.lock requirements-spark.lock requirements-dev.lock requirements-image.lock requirements-mutation.lock requirements-site.lock
+	@! grep -HnE '://|[a-z]\.(com|dev|io|org|net)\b' requirements*.lock
 
 proto: venv ## Generate snapshots/proto/*_pb2.py and .pyi from the .proto files
 	@$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. $(PROTOS)

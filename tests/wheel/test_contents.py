@@ -1,5 +1,6 @@
 """Tests that the wheel installs exactly the four top-level packages, with their data files."""
 
+import re
 import zipfile
 from pathlib import Path, PurePosixPath
 
@@ -66,3 +67,12 @@ def test_what_lets_a_test_kill_a_router_is_in_the_source_tree_alone(contents: zi
     assert "tests" in switch.parts
     assert failpoints.SWITCH.is_file()
     assert str(switch) not in contents.root.namelist()
+
+
+def test_make_wheel_builds_with_the_tools_of_these_tests() -> None:
+    pins = [
+        set(re.findall(r"^[a-z-]+==\S+", (ROOT / f"requirements-{name}.lock").read_text(), re.MULTILINE))
+        for name in ("wheel", "dev")
+    ]
+    assert pins[0] <= pins[1]
+    assert {pin.partition("==")[0] for pin in pins[0]} >= {"cython", "hatchling", "setuptools"}
