@@ -58,6 +58,14 @@ def test_it_leads_to_where_a_record_may_be(window: Browser) -> None:
     assert window.wait("#named-topic").get_attribute("value") == RETRIES
 
 
+def test_an_id_finds_what_has_left(window: Browser) -> None:
+    window.go(f"#find?topic={RETRIES}&id=payment-7")
+    assert "released" in window.wait("tbody tr", f"out/0/7: {RETRIES}/0/3").text
+    # The only one is looked up at once.
+    window.wait("h2", f"{RETRIES}/0/3")
+    window.wait(".timeline li", "3 of 8")
+
+
 def test_a_topic_that_counts_none_says_so(window: Browser) -> None:
     window.go(f"#retries/{ORDERS}")
     window.wait("main p", "Its attempts are not counted")

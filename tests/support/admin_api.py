@@ -179,7 +179,7 @@ class FakeOperations(Operations):
 
     def find(self, topic: str, deliver_id: bytes) -> IdAnswer:
         self.before()
-        trace = IdTrace(fate=Fate.RELEASED, place="out/0/7", at_ms=1_000, why=f"{topic}/0/3")
+        trace = IdTrace(fate=Fate.RELEASED, place="out/0/7", at_ms=1_000, why=f"{topic}/0/3", source=f"{topic}/0/3")
         return IdAnswer(topic=topic, id=deliver_id.decode(), traces=(trace,))
 
     def schedules(self, wanted: ScheduleFilter, begin: str, most: int) -> SchedulesAnswer:

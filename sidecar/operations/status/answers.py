@@ -189,6 +189,9 @@ class IdTrace(Answer):
     why: str = Field(
         "", description="The record of the delay topic, the outcome of a control, or the code of a rejection"
     )
+    source: str = Field(
+        "", description="topic/partition/offset in the delay topic, for a look-up: the schedule or control"
+    )
 
 
 class IdAnswer(Answer):

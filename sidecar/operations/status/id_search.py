@@ -74,7 +74,7 @@ class IdSearch:
                 place = f"{topic.name}/{each.partition}/{each.offset}"
                 attempt = "" if each.attempt is None else f", attempt {each.attempt}"
                 why = f"to {', '.join(each.targets)}{attempt}"
-                yield IdTrace(fate=Fate.PENDING, place=place, at_ms=each.due_ms, why=why)
+                yield IdTrace(fate=Fate.PENDING, place=place, at_ms=each.due_ms, why=why, source=place)
             if page.next_from is None:
                 return
             begin = page.next_from
@@ -141,7 +141,7 @@ def in_receipts(deliver_id: bytes, source: bytes, message: Message) -> IdTrace |
         return None
     if not control.startswith(source):
         return None
-    return _trace(message, _FATES.get(outcome, Fate.ANSWERED), f"{outcome}: {count}, by {_text(control)}")
+    return _trace(message, control, _FATES.get(outcome, Fate.ANSWERED), f"{outcome}: {count}, by {_text(control)}")
 
 
 def in_rejected(deliver_id: bytes, source: bytes, controls: ControlHeaders, message: Message) -> IdTrace | None:
@@ -153,7 +153,7 @@ def in_rejected(deliver_id: bytes, source: bytes, controls: ControlHeaders, mess
     ids = (value for name, value in headers if controls.role(name) is HeaderRole.ID)
     if not came_from.startswith(source) or deliver_id not in ids:
         return None
-    return _trace(message, Fate.REJECTED, f"{_text(last.get(DELAY_ERROR) or b'')}, {_text(came_from)}")
+    return _trace(message, came_from, Fate.REJECTED, f"{_text(last.get(DELAY_ERROR) or b'')}, {_text(came_from)}")
 
 
 def in_target(deliver_id: bytes, source: bytes, message: Message) -> IdTrace | None:
@@ -162,7 +162,7 @@ def in_target(deliver_id: bytes, source: bytes, message: Message) -> IdTrace | N
     came_from = last.get(DELAY_SOURCE) or b""
     if last.get(DELAY_ID) != deliver_id or not came_from.startswith(source):
         return None
-    return _trace(message, Fate.RELEASED, f"{_text(came_from)}{_attempt(last)}")
+    return _trace(message, came_from, Fate.RELEASED, f"{_text(came_from)}{_attempt(last)}")
 
 
 def _attempt(headers: Mapping[str, bytes | None]) -> str:
@@ -171,9 +171,9 @@ def _attempt(headers: Mapping[str, bytes | None]) -> str:
     return f", exhausted after {made} attempts" if made else number and f", attempt {number}"
 
 
-def _trace(message: Message, fate: Fate, why: str) -> IdTrace:
+def _trace(message: Message, source: bytes, fate: Fate, why: str) -> IdTrace:
     place = f"{message.topic()}/{message.partition()}/{message.offset()}"
-    return IdTrace(fate=fate, place=place, at_ms=message.timestamp()[1], why=why)
+    return IdTrace(fate=fate, place=place, at_ms=message.timestamp()[1], why=why, source=_text(source))
 
 
 def _text(raw: bytes) -> str:

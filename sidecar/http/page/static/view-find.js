@@ -32,25 +32,22 @@ export async function load([topic, partition, offset], asked) {
   const named = Object.fromEntries(asked);
   if (!named.topic || !(named.id || named.key)) return { names, named, place: "" };
   const places = await placesOf(named);
-  const only = places.length === 1 && !places.isPart ? await atPlace(...places[0].place.split("/")) : {};
+  const only = places.length === 1 && !places.unread.length ? await atPlace(...places[0].place.split("/")) : {};
   return { names, named, places, ...only, place: "" };
 }
 
-/** Where records of an id or a key are known to lie: those that are pending, and by id those that were rejected. */
+/** The records of an id, wherever they are; or of a key, where they are pending. `unread` says what may be missing. */
 async function placesOf({ topic, id, key }) {
   const path = `/topics/${encodeURIComponent(topic)}`;
-  const query = new URLSearchParams({ limit: AT_ONCE, ...(id && { id }), ...(key && { key }) });
-  const byId = new URLSearchParams({ limit: AT_ONCE, id });
-  const [pending, rejected] = await Promise.all([
-    ask(`${path}/schedules?${query}`),
-    id && !key ? ask(`${path}/rejected?${byId}`) : { records: [], next_from: null },
-  ]);
-  const places = [
-    ...pending.schedules.map((each) => ({ place: `${topic}/${each.partition}/${each.offset}`, state: "pending", atMs: each.due_ms, id: each.id })),
-    ...rejected.records.map((each) => ({ place: each.source, state: "rejected", atMs: each.rejected_ms, id: each.id })),
-  ];
-  places.isPart = pending.next_from !== null || rejected.next_from !== null;
-  return places;
+  if (id && !key) {
+    const { traces, unread } = await ask(`${path}/ids/${encodeURIComponent(id)}`);
+    const places = traces.map(({ source, fate, at_ms: atMs, place, why }) => ({ place: source, state: fate, atMs, told: fate === "pending" ? why : `${place}: ${why}` }));
+    return Object.assign(places, { unread });
+  }
+  const query = new URLSearchParams({ limit: AT_ONCE, ...(id && { id }), key });
+  const { schedules, next_from: next } = await ask(`${path}/schedules?${query}`);
+  const places = schedules.map((each) => ({ place: `${topic}/${each.partition}/${each.offset}`, state: "pending", atMs: each.due_ms, told: each.id && `id ${each.id}` }));
+  return Object.assign(places, { unread: next === null ? [] : ["more may be pending: see Pending"] });
 }
 
 async function atPlace(topic, partition, offset) {
@@ -101,7 +98,7 @@ export function render({ names, named, places, place, found, problem }, { seesPa
 }
 
 const help = (seesPayload) =>
-  `Searches pending schedules, and by id also rejected records. ${seesPayload ? "" : "Keys are for tokens that see payload. "}Find a released record by its place.`;
+  `By id: pending, and the newest of what was released, rejected or cancelled. ${seesPayload ? "By key: what is pending." : "Keys are for tokens that see payload."}`;
 
 const field = (id, name, label, value, placeholder) =>
   element("div", {}, element("label", { for: id }, label), element("input", { id, name, value, placeholder, autocomplete: "off", spellcheck: "false" }));
@@ -118,13 +115,13 @@ function placesTable(places, { topic, id, key }) {
       [
         ["Place", "wide", ({ place }) => element("a", { href: addressOf(place) ?? "#find" }, place)],
         ["State", "", ({ state }) => badge(state, TONES[state])],
-        ["Due, or rejected", "", ({ atMs }) => dated(atMs)],
-        ["Id", "wide", (each) => each.id ?? element("span", { class: "faint" }, "–")],
+        ["Due, or written", "", ({ atMs }) => dated(atMs)],
+        ["What is told", "wide", ({ told }) => told || element("span", { class: "faint" }, "–")],
       ],
       places,
-      `Nothing with ${[id && `the id ${id}`, key && `the key ${key}`].filter(Boolean).join(" and ")} is ${key ? "pending" : "pending or rejected"}.`,
+      `Nothing with ${[id && `the id ${id}`, key && `the key ${key}`].filter(Boolean).join(" and ")} is ${key ? "pending" : "pending, released, rejected or cancelled"}.`,
     ),
-    places.isPart ? element("p", { class: "small" }, "There may be more than is shown here: see Pending and Rejected.") : null,
+    places.unread.map((each) => element("p", { class: "small" }, `Note: ${each}.`)),
   );
 }
 

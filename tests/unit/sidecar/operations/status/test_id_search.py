@@ -50,7 +50,7 @@ class Message:
 
 
 def trace(fate: Fate, why: str) -> IdTrace:
-    return IdTrace(fate=fate, place="t/2/9", at_ms=5_000, why=why)
+    return IdTrace(fate=fate, place="t/2/9", at_ms=5_000, why=why, source="d/0/7")
 
 
 def receipt(outcome: str, source: bytes = b"d/0/7", key: bytes = b"a", value: bytes | None = None) -> Any:
@@ -135,7 +135,9 @@ def test_pending_schedules_come_first_and_then_the_newest(monkeypatch: pytest.Mo
 
     found = search(monkeypatch, look_back)
     assert [each.place for each in found.traces] == ["d/0/0", "d.rejected", "out", "d.receipts"]
-    assert found.traces[0] == IdTrace(fate=Fate.PENDING, place="d/0/0", at_ms=7_000, why="to out, attempt 2")
+    assert found.traces[0] == IdTrace(
+        fate=Fate.PENDING, place="d/0/0", at_ms=7_000, why="to out, attempt 2", source="d/0/0"
+    )
     assert found.unread == ("not all",)
 
 
