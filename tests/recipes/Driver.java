@@ -1,3 +1,5 @@
+import static java.nio.charset.StandardCharsets.UTF_8;
+
 import java.io.StringReader;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -44,7 +46,8 @@ public class Driver {
                 case "outbox" -> connect(recipe, change(DUE_MS));
                 case "outbox-null" -> connect(recipe, change(null));
                 case "streams" -> streams();
-                case "spring" -> spring();
+                case "spring" -> spring(null);
+                case "spring-again" -> spring("2");
                 default -> throw new IllegalArgumentException(words[0]);
             }
         }
@@ -116,10 +119,14 @@ public class Driver {
         }
     }
 
-    static void spring() {
+    /** What a listener fails with, in this attempt; null: for the first time. */
+    static void spring(String attempt) {
         var producer = new MockProducer<>(true, null, new StringSerializer(), new StringSerializer());
         var template = new KafkaTemplate<>(new MockProducerFactory<String, String>(() -> producer));
         var failed = new ConsumerRecord<>("orders", 3, 1077L, "42", "{\"order\": 42}");
+        if (attempt != null) {
+            failed.headers().add("delay-attempt", attempt.getBytes(UTF_8));
+        }
         Retries.later(template).accept(failed, new IllegalStateException("the service is away"));
         var sent = producer.history().get(0);
         System.out.println(sent.topic());

@@ -58,7 +58,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     arguments = [f"{case}={folder / recipe}" for case, recipe in cases.items()]
     with java_programs.or_skip("the other side of the recipes"):
         java = [maven.java().path, "-XX:TieredStopAtLevel=1", "-cp", jars.compiled(folder)]
-    call = [*java, "Driver", *arguments, "streams=", "spring="]
+    call = [*java, "Driver", *arguments, "streams=", "spring=", "spring-again="]
     done = subprocess.run(call, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found: Written = {}
@@ -103,6 +103,20 @@ def test_the_router_takes_it_as_the_recipe_says(
     assert isinstance(schedule, Schedule), schedule
     assert (schedule.due_ms, schedule.targets) == (due_ms, (target,))
     assert schedule.deliver_id == (b"4d47e190" if case.startswith("outbox") else None)
+
+
+@pytest.mark.parametrize(("case", "number", "minutes"), [("spring", 1, 1), ("spring-again", 3, 9)])
+def test_a_listener_need_not_count_where_the_delay_topic_does(
+    case: str, number: int, minutes: int, written: Written, config: Config
+) -> None:
+    _, headers = written[case]
+    # As the document says, without the header.
+    kept = [header for header in headers if header[0] != "deliver-after"]
+    schedule = rules_of(config, "orders.retry").decide(kept, SENT_MS)
+    assert isinstance(schedule, Schedule), schedule
+    assert (schedule.due_ms, schedule.targets) == (SENT_MS + minutes * MINUTE_MS, ("orders",))
+    assert schedule.attempt is not None
+    assert schedule.attempt.number == number
 
 
 def test_retry_topics_of_spring_are_read_by_an_alias(config: Config) -> None:
