@@ -36,6 +36,7 @@ from sidecar.kafka.client.admin import topic_id
 from snapshots.state.inventory import NOTHING_STORED
 from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 from tests.integration.router_process import RouterProcess
+from tests.integration.uncommitted import written
 
 Header = tuple[str, bytes | None]
 
@@ -273,10 +274,16 @@ class Stage:
         while (report.lost or report.pending) and time.monotonic() < deadline:
             time.sleep(0.2)
             report = self.audit(delays, targets)
-        assert report.ok, f"{report.summary()}\n{json.dumps(report.samples, indent=1)}"
+        assert report.ok, "\n".join([report.summary(), json.dumps(report.samples, indent=1), *self._written(report)])
         assert report.pending == 0, report.summary()
         assert report.create_time == 0, report.summary()
         return report
+
+    def _written(self, report: AuditReport) -> list[str]:
+        """Return the places of lost records that only a reader of uncommitted records sees."""
+        sources = [sample.partition(":")[0] for sample in report.samples.get("lost", ())]
+        topics = [*self.targets, *(f"{delay}.rejected" for delay in self.delays)]
+        return written(self.kafka, topics, sources) if sources else []
 
     def _led(self, topic: str) -> int:
         found = self.admin.list_topics(timeout=TIMEOUT_S).topics.get(topic)
