@@ -3,7 +3,7 @@
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.config.units import MAX_INSTANT_MS
-from sidecar.engine.ownership.settings import TopicSettings
+from sidecar.engine.ownership.ports import TopicSettings
 from sidecar.policies.pauses import Ended, ended_by, next_end_ms
 from sidecar.policies.table import Policies, PolicyTable, settings_of
 

@@ -45,7 +45,7 @@ from index.rules.rules import TargetRule
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.config.units import format_duration
-from sidecar.engine.ownership.settings import TopicSettings
+from sidecar.engine.ownership.ports import TopicSettings
 from sidecar.engine.release.expiry import Expiry
 from sidecar.engine.release.rates import TargetLimit
 from sidecar.policies.origin import Change

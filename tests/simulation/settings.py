@@ -7,7 +7,7 @@ from index.rules.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.retention import FOREVER_MS, Retention
 from sidecar.engine.limits import Limits
-from sidecar.engine.ownership.settings import TopicSettings
+from sidecar.engine.ownership.ports import TopicSettings
 from sidecar.engine.release.expiry import NEVER_EXPIRES
 from sidecar.engine.release.rates import TargetLimit
 from tests.simulation.process import SimulatedProcess

@@ -23,9 +23,8 @@ from sidecar.engine.ownership.adopting import Adopting
 from sidecar.engine.ownership.attempts import AttemptCounter
 from sidecar.engine.ownership.lanes import require_noted
 from sidecar.engine.ownership.origin import Origin, tell_of_origin, write_origin
-from sidecar.engine.ownership.ports import Host
+from sidecar.engine.ownership.ports import Host, TopicSettings
 from sidecar.engine.ownership.rule_changes import RuleChanges
-from sidecar.engine.ownership.settings import TopicSettings
 from sidecar.engine.ownership.status import PartitionState, PartitionStatus
 from sidecar.engine.ownership.tail import PartitionTail, is_held_up
 from sidecar.engine.ownership.takeover import read_origin

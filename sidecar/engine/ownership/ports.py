@@ -5,30 +5,64 @@ cluster. The code that decides and orders uses these ports only: it has no clien
 and it never sleeps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Protocol
 
 from index.pending.run import Runs
 from index.protocol.record import Record
 from index.rules.rule_history import RuleHistory
+from index.rules.rules import Rules
+from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.buckets.upkeep import Upkeep
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.intake.intake import IdPlaces, Intake
 from sidecar.engine.ownership.adopting import StagedView
 from sidecar.engine.ownership.lanes import SharedLane
 from sidecar.engine.ownership.origin import Origin
-from sidecar.engine.ownership.settings import SettingsSource
 from sidecar.engine.ownership.takeover import Standing
 from sidecar.engine.payload.ledger import PartitionLedger
 from sidecar.engine.payload.records import Payload
 from sidecar.engine.ports import Budget, Directory, Pool, Records
 from sidecar.engine.release.aside import Doubts
+from sidecar.engine.release.expiry import Expiry
 from sidecar.engine.release.gate import Gate
-from sidecar.engine.release.rates import RateLimits
+from sidecar.engine.release.rates import RateLimits, TargetLimit
 from sidecar.engine.release.transaction import Transactions
 from snapshots.segments.codec import SegmentCodec
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """The settings of one delay topic; ``topic`` is its configuration with policies applied.
+
+    ``timestamps`` are the modes of targets with a mode of their own. ``gated`` has the targets that are paused or have
+    a rate. ``why_paused`` tells people of the pauses, with policy, reason and end. While ``is_doubtful``, the rules in
+    the state outrank ``rules``: they are the last rules that are known to have held.
+    """
+
+    topic: DelayTopicConfig
+    rules: Rules
+    tick_ms: int
+    expiry: Expiry
+    timestamps: Mapping[str, str]
+    paused: bool
+    drained: bool
+    gated: Mapping[str, TargetLimit] = field(default_factory=dict)
+    is_doubtful: bool = False
+    why_paused: str = ""
+
+
+class SettingsSource(Protocol):
+    """The port through which an owned partition reads the settings of its delay topic."""
+
+    def version(self, now_ms: int) -> object:
+        """Return a token of the settings: a new object whenever they may have changed."""
+
+    def read(self) -> TopicSettings:
+        """Return the settings of the last version asked for; raise ValueError if they cannot be reconciled."""
 
 
 class StagedRecords(StagedView, Protocol):

@@ -25,7 +25,7 @@ from index.errors import FormatError, RefusedError
 from index.rules.rule_history import RuleHistory
 from index.rules.rules import Rules
 from sidecar.engine.context import PartitionContext
-from sidecar.engine.ownership.settings import SettingsSource, TopicSettings
+from sidecar.engine.ownership.ports import SettingsSource, TopicSettings
 from sidecar.engine.payload.ledger import PartitionLedger
 from sidecar.engine.release.transaction import Request
 from snapshots.state.state import encode_history

@@ -8,7 +8,7 @@ from index.errors import ConfigError
 from index.rules.rules import Reason, Rejection, Retry, Rules, Schedule
 from sidecar.config.model import Config
 from sidecar.config.retry import RetryConfig
-from sidecar.engine.ownership.settings import TopicSettings
+from sidecar.engine.ownership.ports import TopicSettings
 from sidecar.engine.release.rates import TargetLimit
 from sidecar.policies.policy import DEFAULT, Scope, policy_of
 from sidecar.policies.policy import target_scope as target

@@ -12,8 +12,8 @@ from index.rules.rule_history import RuleEpoch, RuleHistory
 from index.rules.rules import Rules
 from sidecar.config.model import Config
 from sidecar.engine.context import PartitionContext
+from sidecar.engine.ownership.ports import TopicSettings
 from sidecar.engine.ownership.rule_changes import AGAIN_AFTER_S, RuleChanges
-from sidecar.engine.ownership.settings import TopicSettings
 from sidecar.engine.payload.ledger import PartitionLedger
 from sidecar.engine.payload.records import scheduled_size
 from sidecar.engine.release.transaction import Request
