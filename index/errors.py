@@ -8,7 +8,8 @@
     │   └── StateLostError     the stored bytes can be trusted, but some are gone
     ├── RefusedError           a partition that must not start, with the way out (sidecar)
     ├── NotYetError            a partition that cannot start now and will by itself (sidecar)
-    └── ClusterError           a request to the cluster failed (sidecar)
+    ├── ClusterError           a request to the cluster failed (sidecar)
+    └── ConnectionLostError    a producer that must begin no further transaction (sidecar)
 """
 
 from enum import Enum
@@ -59,6 +60,17 @@ class ClusterError(DelayRouterError):
         self.code = code
         self.verdict = verdict
         self.remedy = remedy
+
+
+class ConnectionLostError(DelayRouterError):
+    """The producer must begin no further transaction: take the partition over again, however the last one ended.
+
+    ``since_commit_s`` is the time since the last commit that succeeded, infinity if none has.
+    """
+
+    def __init__(self, why: str, since_commit_s: float) -> None:
+        super().__init__(why)
+        self.since_commit_s = since_commit_s
 
 
 def changed_on_disk(place: str, why: str) -> str:

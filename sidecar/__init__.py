@@ -47,7 +47,7 @@ The code that decides and orders has no clients, threads or clocks of its own. I
 
 After any error but a broker's clean verdict about a record (:mod:`sidecar.kafka.client.errors`) the outcome may be
 unknown. The worker then discards producer, index and batch and takes the partition over again: the log tells the
-outcome.
+outcome. :mod:`sidecar.engine.ownership.serving` decides when.
 
 Decisions, with the rejected alternatives
 -----------------------------------------

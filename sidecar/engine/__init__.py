@@ -7,7 +7,7 @@ as one value (:mod:`sidecar.engine.limits`). So the simulation runs exactly the 
 =============  ========================================================================================
 room           duty
 =============  ========================================================================================
-``ownership``  takes a partition over, then runs the rounds that index and release
+``ownership``  decides when to take a partition over, and runs the rounds that index and release
 ``intake``     decides each record that was read, and puts it into the index
 ``release``    makes one transaction of the due records, from the plan to the commit
 ``buckets``    seals, loads, merges and removes the records that are pending outside memory

@@ -62,7 +62,7 @@ class Workers:
     def statuses(self) -> list[PartitionStatus]:
         """Return the last status of every partition."""
         return [
-            worker.told.now().beside(self._troubles.get(topic, ""))
+            worker.loop.told.now().beside(self._troubles.get(topic, ""))
             for (topic, _), worker in list(self._workers.items())
         ]
 
@@ -78,10 +78,10 @@ class Workers:
         for (topic, _), worker in list(self._workers.items()):
             facts = answers.get(topic)
             if isinstance(facts, TopicFacts):
-                worker.retention = retention_of(facts.settings)
-            known = worker.topic_ids.items()
+                worker.loop.retention = retention_of(facts.settings)
+            known = worker.loop.topic_ids.items()
             if any(_is_another(answers.get(name), topic_id) or name in gone & self._gone for name, topic_id in known):
-                worker.take_over_again()
+                worker.loop.take_over_again()
         self._gone = gone
 
 

@@ -15,7 +15,8 @@ from random import Random
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from sidecar.kafka.client.connections import ConnectionLostError, RenewableProducer
+from index.errors import ConnectionLostError
+from sidecar.kafka.client.connections import RenewableProducer
 from tests.faults.proxy import ApiKey, Moment, Proxy
 from tests.faults.stage import FaultStage, Proxied, settled
 from tests.integration.router_process import RouterProcess

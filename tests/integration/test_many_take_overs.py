@@ -55,7 +55,7 @@ def test_the_clients_of_an_ownership_end_with_it(
             _is_active(worker, number + 1)
             counts.append(_clients().total())
             print(_clients())
-            worker.take_over_again()
+            worker.loop.take_over_again()
     # The first ownership creates clients for the whole process, and a reader may be created later.
     assert max(counts) <= counts[0] + 2, counts
 

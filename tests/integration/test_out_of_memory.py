@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from sidecar.config.model import Config
-from sidecar.process.host import worker as module
+from sidecar.engine.ownership import serving as module
 from tests.faults.stage import SMALL_BUCKETS
 from tests.integration.one_worker import one_worker
 from tests.integration.scenario import Load, Stage, wait_until

@@ -151,7 +151,7 @@ def test_pointers_are_written_inline_after_retention_was_lowered_while_the_route
         wait_until(lambda: worker.status.sealed_to >= 500, "everything is sealed as pointers")
         assert Placement.POINTER in {ref.placement for ref in segments(command)}
         alter(kafka_admin, command.topic, {"retention.ms": str(retention_ms)})
-        worker.retention = Retention(retention_ms)
+        worker.loop.retention = Retention(retention_ms)
         wait_until(
             lambda: all(ref.placement is Placement.INLINE for ref in segments(command)), "all segments are inline"
         )

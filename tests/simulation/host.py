@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError
 
 from index.buckets.bucket_rules import SealRules
 from index.buckets.retention import Kept
-from index.errors import NotYetError
+from index.errors import ConnectionLostError, NotYetError
 from index.named.receipts import receipt_record
 from index.named.series_in_log import SeriesInLog
 from index.protocol.headers import SERIES
@@ -45,7 +45,6 @@ from sidecar.engine.release.gate import Gate
 from sidecar.engine.release.rates import RateLimits
 from sidecar.engine.release.shortening import is_shortened
 from sidecar.engine.release.transaction import Outcome, Refusals, Result, Transaction, Transactions
-from sidecar.kafka.client.connections import ConnectionLostError
 from sidecar.kafka.reading.tails import Fetch
 from sidecar.kafka.writing.lane import Lane
 from sidecar.kafka.writing.lanes import Member

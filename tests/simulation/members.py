@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from index.errors import ConnectionLostError
 from index.rules.rules import Rules
-from sidecar.kafka.client.connections import ConnectionLostError
 from tests.simulation.serving import Serving
 from tests.simulation.settings import Surroundings
 from tests.simulation.world import (

@@ -1,12 +1,13 @@
-"""The ports of an owned partition: its only way to Kafka, to the process and to the time.
+"""The ports of an owned partition and of its loop: their only way to Kafka, to the process and to the time.
 
 The process implements them with clients (:mod:`sidecar.process.host.kafka_host`), the simulation with a modelled
 cluster. The code that decides and orders uses these ports only: it has no client, no thread and no clock of its own,
 and it never sleeps.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Protocol
@@ -150,3 +151,49 @@ class Host(Protocol):
 
     def upkeep(self, ledger: PartitionLedger, gate: Gate) -> Upkeep:
         """Return the upkeep of the partition: trimming, counting and retention."""
+
+
+class ServedHost(Host, Protocol):
+    """The surroundings of an owned partition, for the loop that serves it."""
+
+    @property
+    def topic_ids(self) -> Mapping[str, str]:
+        """The ids of the partition's own topics, by name; known after the take-over."""
+
+    @property
+    def is_apart(self) -> bool:
+        """Says whether the partition should leave its lane, because it holds up the others."""
+
+    def fence(self, stopping: Callable[[], bool]) -> None:
+        """Shut all other writers of the partition out; end soon with an error once ``stopping`` says so."""
+
+    def serve_client(self) -> None:
+        """Let the producer hand over its reports; raise ConnectionLostError if it must be thrown away."""
+
+    def close(self) -> None:
+        """End the use of the surroundings, also after a failed fence."""
+
+
+class HostingProcess(Protocol):
+    """The process of a serving loop, and through it the group, the policies and the cluster."""
+
+    def is_stopping(self) -> bool:
+        """Say whether the loop should end, because the group takes the partition away or the process ends."""
+
+    def is_drained(self) -> bool:
+        """Say whether policies stop the delay topic from being served."""
+
+    def still_ours(self) -> bool:
+        """Ask the group whether this process has the partition; raise ClusterError if the group does not answer."""
+
+    def host(self) -> ServedHost:
+        """Make the surroundings of one ownership; the loop closes them."""
+
+    def errors(self) -> AbstractContextManager[None]:
+        """Raise the errors of a client as ClusterErrors within this context."""
+
+    def doubt_topics(self) -> None:
+        """Have the topics of the partition looked at soon: brokers have refused a request."""
+
+    def why_slow(self, now_s: float) -> str:
+        """Name the quota that slows the writes of the partition; return an empty text where there is none."""

@@ -69,6 +69,11 @@ class Rounds:
         self._indexed_bytes = 0
         self._last_began_s = self._open_again_s = float("-inf")
 
+    @property
+    def owned(self) -> OwnedPartition:
+        """The partition that the rounds drive."""
+        return self._owned
+
     def once(self) -> None:
         """Do one round; raise ClusterError if the partition has to be taken over again."""
         with self._asking():

@@ -26,7 +26,7 @@ while it writes a large batch. A commit without an answer holds it for as long a
 class PartitionState(StrEnum):
     """The state of a partition from its assignment on.
 
-    The worker (:mod:`sidecar.process.host.worker`) reports each state::
+    The loop (:mod:`sidecar.engine.ownership.serving`) reports each state::
 
                      assigned                broker answers             state read, owner fenced
         (start) ───────────────► FENCING ──────────────► RESTORING ──────────────────► REPLAYING

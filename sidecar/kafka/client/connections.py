@@ -38,7 +38,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from index.errors import RefusedError
+from index.errors import ConnectionLostError, RefusedError
 from sidecar.kafka.client.errors import tells_of_connection, tells_of_loss
 from sidecar.kernel.librdkafka import WatchedProducer
 
@@ -46,17 +46,6 @@ _CONTEXT: Final = "broker"
 
 _FLUSH_STEP_S: Final = 0.1
 """Duration of one flush. From 0.2 s on confluent-kafka divides a flush itself, and goes on after an error."""
-
-
-class ConnectionLostError(Exception):
-    """The producer must begin no further transaction: take the partition over again, however the last one ended.
-
-    ``since_commit_s`` is the time since the last commit that succeeded, infinity if none has.
-    """
-
-    def __init__(self, why: str, since_commit_s: float) -> None:
-        super().__init__(why)
-        self.since_commit_s = since_commit_s
 
 
 class Connections:

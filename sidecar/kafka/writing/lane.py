@@ -24,9 +24,9 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from index.errors import ClusterError
+from index.errors import ClusterError, ConnectionLostError
 from sidecar.engine.release.transaction import MAX_BATCH_BYTES, SETTLE_S, Outcome, Result
-from sidecar.kafka.client.connections import ConnectionLostError, RenewableProducer
+from sidecar.kafka.client.connections import RenewableProducer
 from sidecar.kafka.client.errors import Verdict, classify, cluster_error, error_of
 from sidecar.kafka.writing import transactions
 

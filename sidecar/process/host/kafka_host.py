@@ -15,7 +15,6 @@ from sidecar import failpoints
 from sidecar.cluster.topics.check_brokers import too_long_remedy
 from sidecar.cluster.topics.removal import Removal
 from sidecar.cluster.topics.retention import DEFAULT_MAX_MESSAGE_BYTES, retention_of
-from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.buckets.hidden_end import Edges, HiddenEnd
 from sidecar.engine.buckets.trimming import Trimming
 from sidecar.engine.buckets.upkeep import Upkeep
@@ -104,23 +103,19 @@ class JoinedLane:
 
 
 class KafkaHost:
-    """The ports of one ownership; used by the worker only, which closes them in every case."""
+    """The ports of one ownership; used by one loop only, which closes them in every case."""
 
-    def __init__(
-        self, shared: Shared, topic: DelayTopicConfig, partition: int, on_throttle: clients.OnThrottle
-    ) -> None:
+    def __init__(self, shared: Shared, context: PartitionContext, on_throttle: clients.OnThrottle) -> None:
         config = shared.config
         self._shared = shared
-        self._topic = topic
-        self._partition = partition
+        self.context = context
+        self._topic = topic = context.topic
+        self._partition = context.partition
         self._closing = ExitStack()
-        self.context = PartitionContext(
-            topic, partition, config.router.group_id, shared.metrics, shared.clock, shared.tracing, shared.limits
-        )
         self.settings = PolicySettings(shared.policies, config, topic)
         self.compresses = clients.compresses(config)
         self.zone_of = zone_of
-        own_id = clients.transactional_id(config, topic.name, partition)
+        own_id = clients.transactional_id(config, *context.place)
         self._on_throttle = on_throttle
         self._own = ExitStack()
         self._closing.callback(self._own.close)

@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from index.errors import ClusterError
+from index.errors import ClusterError, ConnectionLostError
 from sidecar.engine.release.transaction import MAX_BATCH_BYTES, SETTLE_S, Outcome, Result
-from sidecar.kafka.client.connections import ConnectionLostError, RenewableProducer
+from sidecar.kafka.client.connections import RenewableProducer
 from sidecar.kafka.writing.lane import Finish, Lane
 
 WITHIN_S = 5.0

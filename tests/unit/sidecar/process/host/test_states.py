@@ -8,10 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from index.errors import ClusterError, ClusterTrouble, NotYetError, RefusedError
+from index.errors import ClusterError, ClusterTrouble, ConnectionLostError, NotYetError, RefusedError
 from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.engine.context import NO_TRACING
+from sidecar.engine.limits import LIMITS
+from sidecar.engine.ownership import serving
 from sidecar.engine.ownership.status import FOLLOWED_BY, READY, SERVED, PartitionState, PartitionStatus
-from sidecar.kafka.client.connections import ConnectionLostError
 from sidecar.metrics import Metrics
 from sidecar.process.host import worker
 from sidecar.process.host.shared import Shared
@@ -31,26 +33,30 @@ class Play:
         self._drained = self._paused = False
         self.states: list[PartitionState] = []
         config = SimpleNamespace(
-            router=SimpleNamespace(transaction_timeout_ms=60_000, session_timeout_ms=10_000, batch_records=10),
+            router=SimpleNamespace(
+                group_id="g", transaction_timeout_ms=60_000, session_timeout_ms=10_000, batch_records=10
+            ),
             bootstrap="",
         )
         shared = SimpleNamespace(
             clock=HandClock(),
             config=config,
             metrics=Metrics(),
+            tracing=NO_TRACING,
+            limits=LIMITS,
             policies=SimpleNamespace(table=None),
             still_ours=self._still_ours,
             topics_doubted=SimpleNamespace(set=lambda: None),
         )
         self.worker = Worker(cast("Shared", shared), DelayTopicConfig(name="d", default_target="out"), 0)
-        tell = self.worker.told.tell
+        tell = self.worker.loop.told.tell
         self.states.append(self.worker.status.state)
 
         def noted(status: PartitionStatus) -> None:
             self.states.append(status.state)
             tell(status)
 
-        cast("Any", self.worker.told).tell = noted
+        cast("Any", self.worker.loop.told).tell = noted
         self.topic_ids: dict[str, str] = {}
         self.context = None
         self.gate = SimpleNamespace(room_records=1, aside=SimpleNamespace(why=lambda _: ""))
@@ -65,7 +71,7 @@ class Play:
         self._drained, self._paused = self._rng.random() < 0.2, self._rng.random() < 0.3
         events: list[Callable[[], object]] = [
             self.worker.stop,
-            self.worker.take_over_again,
+            self.worker.loop.take_over_again,
             lambda: _raise(NotYetError("not yet")),
             lambda: _raise(RefusedError("never")),
             lambda: _raise(ClusterError(ClusterTrouble.UNANSWERED, "gone")),
@@ -141,15 +147,15 @@ def test_the_worker_makes_each_transition_of_the_table_and_no_other(
     rng: Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("FIRST_PAUSE_S", "LONGEST_PAUSE_S", "LOOK_AGAIN_S", "DRAINED_LOOK_S", "REPORT_EVERY_S"):
-        monkeypatch.setattr(worker, name, 0)
+        monkeypatch.setattr(serving, name, 0)
     walked: set[tuple[PartitionState, PartitionState]] = set()
     plays = 0
     while plays < 100 or (walked != TRANSITIONS and plays < 5_000):
         plays += 1
         play = Play(rng)
         monkeypatch.setattr(worker, "KafkaHost", play.host)
-        monkeypatch.setattr(worker, "take_over", play.take_over)
-        monkeypatch.setattr(worker, "Rounds", play.rounds)
+        monkeypatch.setattr(serving, "take_over", play.take_over)
+        monkeypatch.setattr(serving, "Rounds", play.rounds)
         monkeypatch.setattr(worker, "is_drained", play.is_drained_by)
         play.worker.run()
         assert play.states[-1] is PartitionState.STOPPED
