@@ -11,9 +11,9 @@ compacted, trimmed, and expire before their time. One to three routers are membe
 gives the partition from one to the other. They hear of the group's decisions late, so that between any two effects of
 one router another one that also believes to be the owner may act.
 
-The routers are the shipped code: take-over, rounds, intake, releaser, gate, buckets, adoption and every stored byte
-(:mod:`.serving`). Only their ports (:mod:`.host`) lead to a model of Kafka (:mod:`.world`, :mod:`.fetching`). A router
-may die at each of its failpoints, and before and after each call of a port.
+The routers are the shipped code: the loop of a worker, take-over, rounds, intake, releaser, gate, buckets, adoption and
+every stored byte (:mod:`.serving`). Only their ports (:mod:`.host`) lead to a model of Kafka (:mod:`.world`,
+:mod:`.fetching`). A router may die at each of its failpoints, and before and after each call of a port.
 
 The checker (:mod:`.checker`) compares the orders of the producers with the content of the store. After each round it
 compares the pending entries of the owner with the records that are still owed (:mod:`.pending`).

@@ -1,16 +1,16 @@
 """Connects the ports of an owned partition to a modelled cluster: the only parts of a router that are not real here.
 
 All decisions and the order of steps come from the shipped code:
-:func:`sidecar.engine.ownership.owned_partition.take_over` and :class:`sidecar.engine.ownership.rounds.Rounds` run on
-these ports.
+:class:`sidecar.engine.ownership.serving.ServingLoop` runs on these ports (:mod:`.serving`).
 """
 
 import os
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import replace
+from math import inf
 from random import Random
 from typing import Any, cast
 
@@ -147,14 +147,17 @@ class HastyClock(SimulatedClock):
 
 
 class SimulatedBudget(PayloadBudget):
-    """Memory that is used up, or nearly so, at random."""
+    """Memory that is used up, or nearly so, at random while a partition is served."""
 
     def __init__(self, faults: Faults) -> None:
         super().__init__(PLENTY_BYTES)
         self._faults = faults
+        self.is_served: Callable[[], bool] = lambda: True
 
     @property
     def room_bytes(self) -> int:
+        if not self.is_served():
+            return PLENTY_BYTES
         return self._faults.rng.choices([PLENTY_BYTES, 0, 700], self._faults.memory_weights)[0]
 
     @property
@@ -191,10 +194,12 @@ class Host:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        self._own = SimulatedProducer(around.store, OWN_ID)
+        self.own = SimulatedProducer(around.store, OWN_ID)
         self._member: Member | None = None
         self.lane: SimulatedLane | None = None
         self.is_apart = False
+        self.topic_ids: Mapping[str, str] = {}
+        self.serve_client: Callable[[], None] = lambda: None
         self.reads = 30
         self.directory = SimulatedDirectory(around.store.refusing)
         self.codec = KERNEL.codec
@@ -218,18 +223,18 @@ class Host:
 
     def is_owner(self) -> bool:
         """Say whether the partition still belongs to this router."""
-        return self._own.epoch == self._around.store.epoch
+        return self.own.epoch == self._around.store.epoch
 
-    def fence(self) -> None:
+    def fence(self, _: Callable[[], bool] = lambda: False) -> None:
         """Fence the other owners by the partition's own id, and join a lane if the process has lanes."""
-        self._own.init()
+        self.own.init()
         self._around.faults.point("fence")
         self._member = self._around.process.join()
         if self._member is not None:
             self.lane = SimulatedLane(self._around, self, self._member)
             self._around.faults.point("lane")
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Leave the lane at the end of the ownership."""
         if self._member is not None:
             self._around.process.lanes.leave(self._member)
@@ -246,7 +251,7 @@ class Host:
 
     def new_series_key(self) -> bytes:
         """Return a key that differs for each owner."""
-        return b"key %d" % self._own.epoch
+        return b"key %d" % self.own.epoch
 
     def standing(self) -> "SimulatedStanding":
         return SimulatedStanding(self._around, self._member)
@@ -256,7 +261,7 @@ class Host:
         if self.lane is not None:
             # Another router may take over between the look at the state and the note of the lane.
             self._around.faults.point("state read", rare=True)
-        return SimulatedTransactions(self._around, self, self._own)
+        return SimulatedTransactions(self._around, self, self.own)
 
     def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: IdPlaces) -> Intake:
         """Return an intake of the modelled log, in the thread of the worker."""
@@ -543,7 +548,8 @@ class SimulatedTransactions:
 
     def _require_connections(self) -> None:
         if self.has_lost_connection():
-            raise ConnectionLostError("in the simulation", 0.0)
+            is_fresh = self._around.faults.commits_are_fresh and self._host.is_owner()
+            raise ConnectionLostError("in the simulation", 0.0 if is_fresh else inf)
 
     def has_lost_connection(self) -> bool:
         """Say whether the end of the last transaction may still be on its way, so that no other one may begin."""

@@ -1,79 +1,69 @@
-"""Models the routers of a group: the owner, the routers that have heard of it, and the others."""
+"""Models the routers of a group: the owner, the routers that have heard of it, and the others.
+
+The shipped loop decides what a router does with its partition, from its assignment to the end (:mod:`.serving`).
+
+Modelled is what the group decides, and when a router hears of it. The shipped code for that is not played: the client
+calls back in the thread of its consumer (:mod:`sidecar.kafka.client.membership`, which asks the coordinator by a
+commit), and :mod:`sidecar.process.workers` waits for the end of threads, within a deadline. Both only pass on that a
+partition is given, revoked or lost; tests with a broker play them. The delay topics to serve
+(:mod:`sidecar.process.served_topics`) are selected before a partition is assigned, by a check of the whole cluster.
+"""
 
 import random
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from index.errors import ConnectionLostError
 from index.rules.rules import Rules
-from tests.simulation.serving import Serving
+from tests.simulation.serving import SteppedWorker
 from tests.simulation.settings import Surroundings
-from tests.simulation.world import (
-    AbortedError,
-    CrashedError,
-    Faults,
-    FencedError,
-    OutOfRangeError,
-    RecordRefusedError,
-    UnknownOutcomeError,
-)
+from tests.simulation.world import Faults
 
 HEARS_AT_ONCE = 0.6
 ORDERLY = 0.7
 """The share of ends of a worker that give the state back, if it is written by a lane."""
 
-INTERRUPTIONS = (
-    *(CrashedError, UnknownOutcomeError, AbortedError, RecordRefusedError, FencedError, OutOfRangeError),
-    ConnectionLostError,
-)
-"""The errors after which a router discards all knowledge of the partition."""
-
 
 @dataclass(eq=False)
 class Member:
-    """A router process: the last decision it heard from the group, its configuration, and its worker while that serves.
+    """A router process: the last decision it heard from the group, its configuration, and its worker while it has one.
 
-    ``may_fence``: a worker that has just been started takes over without asking; after that it asks the group first.
+    ``checks``: the ledger looks at itself after each step. ``asks`` asks the group.
     """
 
     number: int
     around: Surroundings
+    checks: bool = True
     is_told: bool = False
-    may_fence: bool = False
-    serving: Serving | None = None
+    asks: Callable[[], bool] = lambda: False
+    worker: SteppedWorker | None = None
+
+    @property
+    def serving(self) -> SteppedWorker | None:
+        """The worker while it serves the partition, by its own knowledge."""
+        return self.worker if self.worker is not None and self.worker.loop.rounds is not None else None
 
     def use(self, rules: Rules) -> None:
         """Follow these rules from now on, also while the worker serves."""
         self.around.rules = rules
 
-    def end(self) -> None:
-        """Discard all knowledge of the partition."""
-        if self.serving is not None:
-            self.serving.leave()
-        self.serving = None
-
-    def end_by(self, interruption: BaseException) -> None:
-        """Discard all knowledge of the partition; if the router was killed, start its process anew."""
-        self.end()
-        if isinstance(interruption, CrashedError):
-            self.around.process = self.around.process.anew()
-
-    def give_back(self) -> None:
-        """End in an orderly way, if no fault comes between."""
-        if self.serving is not None:
-            with suppress(*INTERRUPTIONS):
-                self.serving.owned.give_back()
-        self.end()
+    def crash(self) -> None:
+        """Begin anew in a new process."""
+        if self.worker is not None:
+            self.worker.begin_anew()
+        self.around.process = self.around.process.anew()
 
     def hear(self, *, assigned: bool) -> None:
         """Take in a decision of the group: start or end the worker."""
         if assigned and not self.is_told:
-            self.may_fence = True
-        if not assigned and self.around.process.is_lucky(ORDERLY):
-            self.give_back()
+            self.worker = SteppedWorker(self.around, self.asks, checks=self.checks)
         elif not assigned:
-            self.end()
+            is_orderly = self.around.process.luck is None or self.around.process.is_lucky(ORDERLY)
+            if self.worker is not None and is_orderly:
+                self.worker.stop()
+            elif self.worker is not None:
+                self.worker.vanish()
+            self.worker = None
         self.is_told = assigned
 
 
@@ -84,13 +74,9 @@ class Group:
         self._rng = rng
         self._faults = faults
         self.members = members
+        for member in members:
+            member.asks = partial(self.answers, member)
         self.owner = self._before = members[0]
-        self.owner.hear(assigned=True)
-
-    @property
-    def is_heard(self) -> bool:
-        """Say whether every member knows the owner."""
-        return all(member.is_told is (member is self.owner) for member in self.members)
 
     def give_to(self, member: Member) -> None:
         """Give the partition to a member; each of the two members concerned may hear of it at once."""

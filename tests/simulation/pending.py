@@ -3,10 +3,10 @@
 from collections import Counter
 
 from tests.simulation.checker import Violation
-from tests.simulation.serving import Serving
+from tests.simulation.serving import SteppedWorker
 
 
-def compare(serving: Serving, owed: set[int], told_lost: set[int]) -> None:
+def compare(serving: SteppedWorker, owed: set[int], told_lost: set[int]) -> None:
     """Raise Violation if a record that has left is pending, one is pending twice, or one that is owed is nowhere.
 
     ``owed`` are the offsets of all records below the next one to index that have not left. The records in segments are

@@ -26,7 +26,7 @@ from sidecar.engine.ownership.status import PartitionState, PartitionStatus
 from sidecar.engine.release.rates import TargetLimit
 from tests.simulation.host import PLENTY_BYTES, Host
 from tests.simulation.run import first_state
-from tests.simulation.serving import Serving
+from tests.simulation.serving import SteppedWorker
 from tests.simulation.settings import Surroundings
 from tests.simulation.world import (
     DELAY_TOPIC,
@@ -136,7 +136,7 @@ class Playbook:
         )
         self._around.store.begin(first_state(rules))
         self._around.store.log = self._around.log
-        self._serving: Serving | None = None
+        self._serving: SteppedWorker | None = None
 
     def sends(
         self,
@@ -185,12 +185,15 @@ class Playbook:
     def turn(self, *, now_ms: int) -> Turn:
         """Let the router work until this time, and return the records that became visible."""
         before = len(self._around.store.committed)
-        self._serving = self._serving or Serving(self._around, checks=True, make_host=self._make_host)
+        if self._serving is None:
+            self._serving = SteppedWorker(self._around, lambda: True, checks=True, make_host=self._make_host)
+            self._serving.step()
         # All that was sent is read before time passes.
         for time_ms in (self._clock.now_ms, START_MS + now_ms):
             self._clock.now_ms = time_ms
             for _ in range(ROUNDS):
                 self._serving.turn(reads=PLENTY, most_records=PLENTY)
+                assert self._serving.met is None
                 self._clock.running_s += 0.01
         return Turn(self._around.log, self._around.store.committed[before:])
 

@@ -1,7 +1,7 @@
 """Plays one run: the scheduler picks the next event, from one seed."""
 
 import random
-from collections.abc import Iterator, MutableMapping, MutableSequence
+from collections.abc import Callable, Iterator, MutableMapping, MutableSequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from index.buckets.bucket_rules import PlacementRule, SealRules
-from index.errors import FormatError, NotYetError, RefusedError, StateLostError
+from index.errors import FormatError, RefusedError, StateLostError
 from index.pending.progress import start_of
 from index.rules.rule_history import RuleHistory
 from index.rules.rules import Rules
@@ -23,11 +23,11 @@ from tests.simulation.checker import Checker, Violation
 from tests.simulation.forgetting import some_brokers
 from tests.simulation.host import DEAD_PLACE, FREE_PLACES, INDISPENSABLE, TOPIC_ID
 from tests.simulation.jobs import Job
-from tests.simulation.members import INTERRUPTIONS, Group, Member
+from tests.simulation.members import Group, Member
 from tests.simulation.process import some_process
 from tests.simulation.refusing import some_refusing
 from tests.simulation.replacing import Wrong, playing
-from tests.simulation.serving import Serving
+from tests.simulation.serving import SteppedWorker
 from tests.simulation.settings import Surroundings
 from tests.simulation.smaller import SMALL
 from tests.simulation.workload import (
@@ -51,8 +51,10 @@ from tests.simulation.world import (
     START_MS,
     STATE_PLACE,
     Clock,
+    CrashedError,
     DelayLog,
     Faults,
+    Interruption,
     OwnClock,
     Store,
 )
@@ -62,9 +64,10 @@ SETTLE_ROUNDS = 400
 MOST_AHEAD_MS = 100
 LONGEST_PAUSE_MS = 1 << 40
 OTHERS_CHANCE = 0.4
-_OTHER_FAULTS = ("killed", "given to", "a segment was", "expired", "the state has lost")
-_FAULTS = (*(each.__name__ for each in INTERRUPTIONS), *_OTHER_FAULTS)
-_REFUSALS = (RefusedError, FormatError)
+_FAULTS = (
+    *("killed", "given to", "a segment was", "expired", "the state has lost", "CrashedError", "a connection was lost"),
+    *(each.__name__ for each in Interruption.__subclasses__()),
+)
 _PLACEMENTS: tuple[PlacementRule, ...] = ("inline", "pointer", "auto")
 _ACTIONS = {
     "round": 24,
@@ -85,6 +88,8 @@ _ACTIONS = {
     "retention": 0,
     "topics": 0,
     "lanes": 0,
+    "drain": 0,
+    "anew": 0,
 }
 RECURS_SHARE = 0.4
 """The share of runs in which schedules recur."""
@@ -123,6 +128,17 @@ SHORTEN_SHARE = 0.3
 SHORTEN_WEIGHT = 1
 """The share of runs in which the retention of the delay topic changes, and the weight of a change."""
 
+DRAIN_SHARE = 0.1
+DRAIN_WEIGHT = 3
+"""The share of runs in which a policy drains the delay topic, and the weight of a beginning or end of that."""
+
+ANEW_SHARE = 0.1
+ANEW_WEIGHT = 1
+"""The share of runs in which a process takes its topics for others, and the weight of such a moment."""
+
+FRESH_SHARE = 0.2
+"""The share of runs in which no time passes between a commit and the loss of a connection."""
+
 LOSE_SHARE = 0.15
 LOSE_WEIGHT = 2
 """The share of runs in which the state topic may lose its beginning, and the weight of a loss."""
@@ -137,6 +153,7 @@ class Run:
         self._rng = random.Random(seed)
         self._wrong = wrong
         faults = Faults(self._rng)
+        faults.commits_are_fresh = random.Random(f"{seed}, commits are fresh").random() < FRESH_SHARE
         trims = self._rng.random() < 0.5
         # A trimmed or expired record cannot be repaired, so a run has one of the three.
         self._damages = not trims and self._rng.random() < 0.5
@@ -180,7 +197,7 @@ class Run:
         self._around.store.log = self._around.log
         process = some_process(seed, store, faults)
         members = [
-            Member(number, replace(self._around, clock=OwnClock(self._clock), process=process.anew()))
+            Member(number, replace(self._around, clock=OwnClock(self._clock), process=process.anew()), not wrong)
             for number in range(self._rng.choice([1, 1, 2, 2, 3]))
         ]
         self._group = Group(self._rng, faults, members)
@@ -217,8 +234,8 @@ class Run:
         return self._clock.now_ms - START_MS
 
     @property
-    def _serving(self) -> Serving | None:
-        """The ownership of the group's owner, or None if that member has not taken over yet."""
+    def _serving(self) -> SteppedWorker | None:
+        """The worker of the group's owner, or None if that member has not taken over yet."""
         return self._group.owner.serving
 
     def play(self) -> None:
@@ -231,6 +248,7 @@ class Run:
                 self.logged = {str(entry["event"]) for entry in logged}
 
     def _play(self) -> None:
+        self._group.tell(self._group.owner)
         for _ in range(STEPS):
             self._do(self._rng.choices(list(self._actions), list(self._actions.values()))[0])
             self._checker.follow()
@@ -261,6 +279,8 @@ class Run:
             "retention": self._change_retention,
             "topics": self._delete_or_make_topics,
             "lanes": self._fence_lane,
+            "drain": self._drain_or_serve,
+            "anew": self._begin_anew,
         }[action]()
 
     def _round(self) -> None:
@@ -296,15 +316,14 @@ class Run:
         self._start_anew(member)
 
     def _start_anew(self, member: Member) -> None:
-        member.end()
-        member.around.process = member.around.process.anew()
+        member.crash()
         member.hear(assigned=False)
         member.use(self._rules_used[-1])
         self._group.tell(member)
 
     def _fence_lane(self) -> None:
         """Let another process take over another partition of a lane, and fence the lane."""
-        hosts = [member.serving.host for member in self._group.members if member.serving is not None]
+        hosts = [member.serving.ports for member in self._group.members if member.serving is not None]
         lanes = [host.lane.name.transactional_id for host in hosts if host.lane is not None]
         if lanes:
             self._around.store.fence(self._rng.choice(lanes))
@@ -376,11 +395,23 @@ class Run:
         self._around.paused[:] = [] if self._around.paused else [self._clock.now_ms + lasts_ms]
         self._note(f"paused until: {self._around.paused}")
 
+    def _drain_or_serve(self) -> None:
+        """Drain the topic, or let it be served again."""
+        self._around.drained[:] = [] if self._around.drained else [True]
+        self._note(f"drained: {bool(self._around.drained)}")
+
+    def _begin_anew(self) -> None:
+        """Let a worker begin anew, as if one of its topics had been deleted and created again."""
+        member = self._rng.choice(self._group.members)
+        if member.worker is not None:
+            member.worker.loop.take_over_again()
+            self._note("is to begin anew", member)
+
     def _change_retention(self) -> None:
         """Set a retention under which pointers are safe, or one under which they are not, and tell the owner."""
         self._around.retention[:] = [self._rng.choice([Retention(FOREVER_MS), Retention(1)])]
         if self._serving is not None:
-            self._serving.owned.use_retention(self._around.retention[0])
+            self._serving.loop.retention = self._around.retention[0]
         self._note(f"retention: {self._around.retention[0].keeps_ms}")
 
     def _delete_or_make_topics(self) -> None:
@@ -413,16 +444,13 @@ class Run:
             self._note("a job has ended")
 
     def _advance(self, member: Member) -> None:
-        """Let a member do one round or a take-over. A member that does not survive it has no router afterwards."""
+        """Let a member do one round or a take-over."""
         self._acting.append(member)
         try:
             self._go_round(member)
-        except INTERRUPTIONS as interruption:
-            self._note(repr(interruption), member)
-            member.end_by(interruption)
-        except NotYetError as waits:
-            self._note(repr(waits), member)
-            member.end()
+        except CrashedError as crash:
+            self._note(repr(crash), member)
+            member.crash()
         except TypeError as error:
             if "not supported between instances" not in str(error):
                 raise
@@ -434,53 +462,71 @@ class Run:
                 raise
             # The index did not find it, since ``check`` is off: a record was decided again, with another result.
             raise Violation(f"it stumbled over itself: {error}") from error
-        except _REFUSALS as refusal:
-            if isinstance(refusal.__cause__, StateLostError) and not self._around.store.has_whole_state:
-                # Only a restored copy helps a router after the loss; an operator sees the error, and has a copy.
-                self._around.store.restore_state()
-            elif member.serving is None or member.serving.host.is_owner():
-                # Every other event leaves the partition repairable, so a router that gives up has done the harm itself.
-                raise Violation(f"the partition stopped: {refusal}") from refusal
-            self._note(repr(refusal.__cause__ or refusal), member)
-            member.end()
+        except FormatError as defect:
+            self._judge(defect, member)
         finally:
             self._acting.remove(member)
         self._hear_what_is_lost()
         self._clock.running_s += 0.01
 
     def _go_round(self, member: Member) -> None:
-        if member.serving is None:
-            # A worker does the same: a fenced router must not fence the new owner in turn, unless the group says so.
-            if not member.may_fence and not self._group.answers(member):
-                self._note("waits: the group has given it to another", member)
-                return
-            member.may_fence = False
-            member.serving = Serving(member.around, checks=not self._wrong)
-            if not self._around.store.has_whole_state and member.serving.host.is_owner():
-                raise Violation("took over from a state that has lost its beginning")
-            self._note(f"took over: {member.serving.owned.ledger.committed}", member)
         serving = member.serving
-        serving.turn(self._rng.choice(self._reads), self._rng.choice([0, 1, 3, 30]))
-        if serving.host.is_apart:
+        if serving is None:
+            serving = self._step(member, SteppedWorker.step)
+        if serving is None:
+            return
+        reads, most_records = self._rng.choice(self._reads), self._rng.choice([0, 1, 3, 30])
+        serving = self._step(member, lambda worker: worker.turn(reads, most_records))
+        if serving is not None and serving.ports.is_apart:
             self._note("leaves the lane", member)
-            member.give_back()
+            serving = self._step(member, SteppedWorker.step)
+        if serving is None:
             return
         ledger = serving.owned.ledger
         self._note(f"round: {ledger.committed}, buckets {sorted(ledger.parts.buckets)}", member)
-        if serving.host.is_owner() and not ledger.replaying:
+        if serving.is_owner and not ledger.replaying:
             self._checker.follow()
             self._hear_what_is_lost()
             owed = self._checker.still_owed(ledger.indexed_to)
             pending.compare(serving, owed, self._around.log.told_lost)
 
+    def _step(self, member: Member, step: Callable[[SteppedWorker], None]) -> SteppedWorker | None:
+        """Let the worker of a member do a step, and return the worker if it serves then."""
+        worker = member.worker
+        assert worker is not None, "a member that was told has a worker"
+        before = worker.loop.rounds
+        step(worker)
+        if worker.met is not None:
+            self._judge(worker.met, member)
+        elif worker.pause_s:
+            self._note(f"{worker.loop.told.last.state}: {worker.loop.told.last.why}", member)
+        if member.serving is not None and worker.loop.rounds is not before:
+            if not self._around.store.has_whole_state and worker.is_owner:
+                raise Violation("took over from a state that has lost its beginning")
+            self._note(f"took over: {worker.owned.ledger.committed}", member)
+        return member.serving
+
+    def _judge(self, error: Exception, member: Member) -> None:
+        """Note the error that ended an ownership. Raise Violation if the partition must not stop by it."""
+        if isinstance(error, (RefusedError, FormatError)):
+            if isinstance(error.__cause__, StateLostError) and not self._around.store.has_whole_state:
+                # Only a restored copy helps a router after the loss; an operator sees the error, and has a copy.
+                self._around.store.restore_state()
+            elif member.worker is not None and member.worker.is_owner:
+                # Every other event leaves the partition repairable, so a router that gives up has done the harm itself.
+                raise Violation(f"the partition stopped: {error}") from error
+        self._note(repr(error.__cause__ or error), member)
+
     def _hear_what_is_lost(self) -> None:
-        """Note the records that routers have reported as removed by retention."""
+        """Note the losses that routers have reported: records that retention has removed, and connections."""
         heard, self._heard = self._lines[self._heard :], len(self._lines)
         for line in heard:
             # A batch that nobody can read is rejected as well, so it is not lost.
             if line["event"] == "records_lost" and ("offsets" in line or "needed_from" in line):
                 lost = line["offsets"] if "offsets" in line else range(line["needed_from"], line["log_starts_at"])
                 self._around.log.told_lost.update(lost)
+            elif line["event"] == "partition_renewed":
+                self._note("a connection was lost")
 
     def _move_gate(self) -> None:
         gated = self._around.gated
@@ -515,6 +561,7 @@ class Run:
         self._reads = [30]
         self._around.gated.clear()
         self._around.paused.clear()
+        self._around.drained.clear()
         for member in self._group.members:
             self._start_anew(member)
             member.around.clock.ahead_ms = 0
@@ -528,8 +575,8 @@ class Run:
                 return
         raise Violation(f"not done: {self._serving and self._serving.owned.ledger.parts.buckets}")
 
-    def _is_done(self, serving: Serving) -> bool:
-        ledger, budget = serving.owned.ledger, serving.host.budget
+    def _is_done(self, serving: SteppedWorker) -> bool:
+        ledger, budget = serving.owned.ledger, serving.ports.budget
         gone = not ledger.pending and not ledger.owed and not ledger.parts.buckets and not budget.used_bytes
         gone = gone and not serving.owned.gate.records and not self._around.store.backfill
         return gone and ledger.committed.cursor == self._around.log.end
@@ -543,12 +590,16 @@ def _actions_of(seed: int, *, forgets: bool, refuses: bool, lanes: bool) -> dict
     # Random generators of their own, so that the rest of the run stays the same without them.
     loses = random.Random(f"{seed}, loses").random() < LOSE_SHARE
     shortens = random.Random(f"{seed}, shortens").random() < SHORTEN_SHARE
+    anew = random.Random(f"{seed}, begins anew").random() < ANEW_SHARE
+    drains = random.Random(f"{seed}, drains").random() < DRAIN_SHARE
     return {
         "lose": LOSE_WEIGHT * loses,
         "brokers": BROKERS_WEIGHT * forgets,
         "retention": SHORTEN_WEIGHT * shortens,
         "topics": TOPICS_WEIGHT * refuses,
         "lanes": LANES_WEIGHT * lanes,
+        "drain": DRAIN_WEIGHT * drains,
+        "anew": ANEW_WEIGHT * anew,
     }
 
 

@@ -19,10 +19,11 @@ from tests.simulation.world import DelayLog, Faults, OwnClock, Store
 class Surroundings:
     """The state that all routers of a run share, except clock and rules.
 
-    ``trims``: routers remove records that they do not need any more from the log. ``gated`` and ``paused`` come from
-    the policies: the limits of targets, and the time at which the pause of the delay topic ends by itself, empty
-    without a pause. ``refuses_moves``: the delay topic refuses some moved schedules. ``retention`` has one element, the
-    present retention of the delay topic. ``process`` has the lanes of one router.
+    ``trims``: routers remove records that they do not need any more from the log. ``gated``, ``paused`` and ``drained``
+    come from the policies: the limits of targets, the time at which the pause of the delay topic ends by itself, empty
+    without a pause, and one element while the topic is drained. ``refuses_moves``: the delay topic refuses some moved
+    schedules. ``retention`` has one element, the present retention of the delay topic. ``process`` has the lanes of one
+    router.
     """
 
     clock: OwnClock
@@ -36,6 +37,7 @@ class Surroundings:
     limits: Limits = SMALL
     gated: dict[str, TargetLimit] = field(default_factory=dict)
     paused: list[int] = field(default_factory=list)
+    drained: list[bool] = field(default_factory=list)
     refuses_moves: bool = False
     retention: list[Retention] = field(default_factory=lambda: [Retention(FOREVER_MS)])
     process: SimulatedProcess = field(default_factory=lambda: SimulatedProcess(None))
@@ -58,9 +60,9 @@ class SimulatedSettings:
 
     def read(self) -> TopicSettings:
         """Return the present settings."""
-        rules, gated, paused = self._version
-        return TopicSettings(self._topic, rules, 0, NEVER_EXPIRES, {}, paused=paused, drained=False, gated=gated)
+        rules, gated, paused, drained = self._version
+        return TopicSettings(self._topic, rules, 0, NEVER_EXPIRES, {}, paused=paused, drained=drained, gated=gated)
 
-    def _at(self, now_ms: int) -> tuple[Rules, dict[str, TargetLimit], bool]:
+    def _at(self, now_ms: int) -> tuple[Rules, dict[str, TargetLimit], bool, bool]:
         paused = any(now_ms < until_ms for until_ms in self._around.paused)
-        return self._around.rules, dict(self._around.gated), paused
+        return self._around.rules, dict(self._around.gated), paused, bool(self._around.drained)

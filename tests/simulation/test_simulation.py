@@ -7,14 +7,12 @@ from functools import cache
 import pytest
 
 from sidecar import failpoints
+from tests.simulation.replacing import OF_HOST
 from tests.simulation.run import Run
 
 SEEDS = 250
 MOST_SEEDS = 1_000
 """The number of seeds within which every interruption happens; more than :data:`SEEDS` only if one has become rare."""
-
-OF_WORKERS = {"recovery.fenced", "recovery.replayed"}
-"""Failpoints of a worker's loop, which the simulation does not play."""
 
 FRESH_SEEDS = 30
 
@@ -59,13 +57,16 @@ def test_every_interruption_happens() -> None:
     at = ["fence", "index", "plan", "trim of snapshots", "trim of the delay topic"]
     at += [f"commit of {what}" for what in ["a batch", "segments", "a seal", "a merge", "a removal", "rules"]]
     at += ["commit of an adoption", "commit of a withdrawal"]
-    at += [place for place in failpoints.PLACES if not place.startswith("ending.") and place not in OF_WORKERS]
+    at += [place for place in failpoints.PLACES if not place.startswith("ending.") and place not in OF_HOST]
     missing = {f"CrashedError('{point}')" for point in at}
     missing |= {
-        "UnknownOutcomeError()",
-        "FencedError()",
-        "OutOfRangeError()",
-        "ConnectionLostError('in the simulation')",
+        "UnknownOutcomeError('in the simulation')",
+        "FencedError('in the simulation')",
+        "OutOfRangeError('in the simulation')",
+        "partition_renewed",
+        "partition_drained",
+        "drained: drained by a policy",
+        "waiting: the group has given it to another member",
     }
     missing |= {f"StateLostError of {what}" for what in LOST}
     missing |= {"seal_failed", "merge_failed", "load_failed", "segment_damaged", "segment_made_good", "id_page_damaged"}
@@ -93,6 +94,6 @@ def test_routers_of_a_group_believe_different_things() -> None:
     for run in runs:
         run.play()
         beliefs.update(event.partition("| ")[2] for event in run.trace)
-    assert beliefs["FencedError()"] > 10
-    assert beliefs["waits: the group has given it to another"] > 10
+    assert beliefs["FencedError('in the simulation')"] > 10
+    assert beliefs["waiting: the group has given it to another member"] > 10
     assert beliefs["given to it by the group"] > 10

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from index.errors import ClusterError, ClusterTrouble
 from index.protocol.headers import Headers
 from index.protocol.record import Record
 from index.protocol.schedule import Attempted, Rejection
@@ -33,15 +34,22 @@ AT_RELEASE = ("is no longer allowed", "does not exist", TOO_LARGE.message)
 """Parts of the messages about a record that was accepted and is refused at its release."""
 
 
-class CrashedError(Exception):
-    """The router was killed at this point."""
+class CrashedError(BaseException):
+    """The router was killed at this point; its code cannot catch that."""
 
 
-class FencedError(Exception):
+class Interruption(ClusterError):
+    """An error after which a router takes the partition over again."""
+
+    def __init__(self) -> None:
+        super().__init__(ClusterTrouble.OTHER, "in the simulation")
+
+
+class FencedError(Interruption):
     """Another router has taken the partition over."""
 
 
-class AbortedError(Exception):
+class AbortedError(Interruption):
     """The transaction was aborted cleanly: none of it will ever be visible."""
 
 
@@ -49,15 +57,15 @@ class SegmentsRefusedError(Exception):
     """The transaction was aborted cleanly, because the broker refuses its segments."""
 
 
-class RecordRefusedError(Exception):
+class RecordRefusedError(Interruption):
     """The transaction was aborted cleanly, because the broker refuses a record in it."""
 
 
-class UnknownOutcomeError(Exception):
+class UnknownOutcomeError(Interruption):
     """The answer to a commit was lost: the commit may have happened, may still happen, or may have failed."""
 
 
-class OutOfRangeError(Exception):
+class OutOfRangeError(Interruption):
     """The log begins behind the next record that the router wants to read."""
 
 
@@ -268,9 +276,12 @@ class Transaction:
 class Faults:
     """Faults drawn from the seed; switched off when a run is brought to its end.
 
-    Three are no faults, and stay: ``hurry_chance`` that the evaluation of a control takes long, ``sizes_bytes``, the
-    limits of a transaction, and the weights of plenty of memory, of none and of a little.
+    Four are no faults, and stay: ``hurry_chance`` that the evaluation of a control takes long, ``sizes_bytes``, the
+    limits of a transaction, the weights of plenty of memory, of none and of a little, and whether a router that loses a
+    connection has always committed a moment ago, so that its session with the group lasts.
     """
+
+    commits_are_fresh = False
 
     hurry_chance = 0.25
     memory_weights: Sequence[int] = (92, 4, 4)

@@ -7,7 +7,7 @@ mistake:
 * :mod:`.wrong_buckets`: the router's own buckets
 * :mod:`.wrong_adopting`: buckets that were adopted
 * :mod:`.wrong_lanes`: producers that several partitions share
-* :mod:`.wrong_owning`: other owners, retention, and the content of a record
+* :mod:`.wrong_owning`: take-overs, other owners, retention, and the content of a record
 * :mod:`.wrong_recurring`: recurring schedules
 * :mod:`.wrong_naming`: cancelled and replaced schedules
 * :mod:`.wrong_ids`: pages of ids

@@ -1,14 +1,17 @@
-"""Routers with one mistake each about other owners, retention or the content of a record."""
+"""Routers with one mistake each about take-overs, other owners, retention or the content of a record."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from index.errors import ClusterError
 from index.pending.pending import Entry
 from index.pending.progress import start_of
 from index.protocol.record import Record
 from sidecar.engine.ownership.origin import Origin
 from sidecar.engine.ownership.rounds import Rounds
+from sidecar.engine.ownership.serving import FIRST_PAUSE_S, ServingLoop, Steps
 from sidecar.engine.ownership.takeover import read_origin
 from sidecar.engine.payload.records import Scheduled
 from sidecar.engine.release.plan import Plan
@@ -19,7 +22,7 @@ from snapshots.envelope import kind_of, unwrap, wrap
 from snapshots.proto import state_pb2
 from snapshots.state.state import PROGRESS_KEY, StoredState, fold_state
 from tests.simulation.host import Host, SimulatedStanding
-from tests.simulation.replacing import OWNED, Wrong
+from tests.simulation.replacing import OWNED, SERVING, Wrong
 from tests.simulation.settings import Surroundings
 
 
@@ -33,10 +36,10 @@ class _ReadBefore(SimulatedStanding):
 
 
 class _ReadsFirst(Host):
-    def fence(self) -> None:
+    def fence(self, stopping: Callable[[], bool] = lambda: False) -> None:
         self._read = fold_state(self._around.store.state)
         self._around.faults.point("state read", rare=True)
-        super().fence()
+        super().fence(stopping)
 
     def standing(self) -> SimulatedStanding:
         return _ReadBefore(self._around, self._read)
@@ -155,7 +158,43 @@ class _Oversleeps(Rounds):
 class StaleTimer(Wrong):
     """Sleeps until the due time known at its last release, though a sooner one may have been indexed since."""
 
-    replaces: ClassVar = {"sidecar.engine.ownership.rounds.Rounds": _Oversleeps}
+    replaces: ClassVar = {SERVING + "Rounds": _Oversleeps}
+
+
+class _TrustsItself(ServingLoop):
+    def _may_take_over(self) -> bool:
+        return True
+
+
+class FencedFencesAgain(Wrong):
+    """Takes over again after it was fenced, and does not ask the group which router has the partition."""
+
+    replaces: ClassVar = {SERVING + "ServingLoop": _TrustsItself}
+
+
+class _Endures(ServingLoop):
+    def _go_round(self, host: Any, owned: Any, rounds: Any) -> Steps[None]:
+        while not self._is_over(host, owned):
+            with suppress(ClusterError):
+                yield from super()._go_round(host, owned, rounds)
+            yield FIRST_PAUSE_S
+
+
+class IndexKeptAfterError(Wrong):
+    """Goes on with its index and its producer after an error of the cluster."""
+
+    replaces: ClassVar = {SERVING + "ServingLoop": _Endures}
+
+
+class _NeverDrains(ServingLoop):
+    def _is_over(self, host: Any, owned: Any) -> bool:
+        return self._process.is_stopping() or self._again or host.is_apart
+
+
+class DrainedIsServed(Wrong):
+    """Serves a partition until the group takes it away, though a policy has drained the delay topic since."""
+
+    replaces: ClassVar = {SERVING + "ServingLoop": _NeverDrains}
 
 
 ALL: tuple[type[Wrong], ...] = (
@@ -167,4 +206,7 @@ ALL: tuple[type[Wrong], ...] = (
     NullTakenForEmpty,
     TargetOfFirst,
     StaleTimer,
+    FencedFencesAgain,
+    IndexKeptAfterError,
+    DrainedIsServed,
 )
