@@ -262,8 +262,8 @@ def write_state(bootstrap: str, topic: str, records: dict[bytes, bytes | None]) 
     assert producer.flush(10) == 0
 
 
-def origin_of(command: Command, admin: AdminClient) -> Any:
-    return origin_at(command.config, admin)
+def origin_of(command: Command) -> Any:
+    return origin_at(command.config)
 
 
 def test_start_over_without_yes_changes_nothing(command: Command, kafka: Cluster, kafka_admin: AdminClient) -> None:

@@ -5,6 +5,7 @@ lost record that is not there was never written, or the brokers have lost it.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import cast
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
@@ -22,7 +23,8 @@ def written(kafka: Mapping[str, str], topics: Sequence[str], sources: Collection
 
 
 def _source_of(message: Message) -> str:
-    return dict(message.headers() or ()).get("delay-source", b"").decode()
+    headers = cast("Sequence[tuple[str, bytes | None]]", message.headers() or ())
+    return (dict(headers).get("delay-source") or b"").decode()
 
 
 def _all(kafka: Mapping[str, str], topics: Sequence[str]) -> Iterator[Message]:

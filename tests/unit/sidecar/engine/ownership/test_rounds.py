@@ -383,8 +383,9 @@ def test_attempts_are_counted_where_there_are_any(scene: Scene) -> None:
 
     for attempts in ([None], [Attempted(1), Attempted(1), Attempted(9), Attempted(3, exhausted=True)]):
         scene.owned.due_ms = NOW_MS
-        scene.owned.leaves = [attempted(offset, attempt) for offset, attempt in enumerate(attempts)]
-        scene.owned.result = Released(Screened(scene.owned.leaves, [], []), 0, 0, [])
+        leaving = [attempted(offset, attempt) for offset, attempt in enumerate(attempts)]
+        scene.owned.leaves = [*leaving]
+        scene.owned.result = Released(Screened(leaving, [], []), 0, 0, [])
         scene.clock.go_on(1)
         assert scene.round()
     assert scene.counted("attempts_total", attempt="1") == 2
