@@ -193,6 +193,10 @@ class Operations:
         """Return the counts of rejected records by code; raise OutOfTimeError when reading takes too long."""
         return self._counts.of(self._config.require_delay_topic(topic))
 
+    def rejected_counts(self) -> dict[str, Counted]:
+        """Return the counts of all delay topics, without those that cannot be read, or not yet."""
+        return self._counts.of_each(self._config.delay_topics)
+
     def redrive(self, order: Redrive, on_progress: Progress) -> dict[str, int]:
         """Drive rejected records again as :func:`sidecar.operations.rejected.redriving.redrive` does.
 

@@ -238,6 +238,9 @@ class FakeOperations(Operations):
                 count.last_ms = each.rejected_ms
         return Counted(codes, is_whole=True)
 
+    def rejected_counts(self) -> dict[str, Counted]:
+        return {topic: self.rejected_codes(topic) for topic in self.topics}
+
     def redrive(self, order: Redrive, on_progress: Progress) -> dict[str, int]:
         self._fail()
         self.redrives.append(order)

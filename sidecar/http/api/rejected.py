@@ -15,6 +15,7 @@ from index.protocol.schedule import Reason
 from sidecar.http.api import bodies
 from sidecar.http.api.backend import Backend
 from sidecar.http.api.shapes import JSON_ONLY, Id, MillisecondsText, Offset, TopicName, milliseconds
+from sidecar.operations.rejected.counting import Counted
 from sidecar.operations.rejected.redriving import Redrive
 from sidecar.operations.rejected.selection import MOST_REDRIVEN, HeaderChanges, RejectedSelection
 from sidecar.operations.status.answers import Answer
@@ -76,6 +77,12 @@ class CodesAnswer(Answer):
     is_whole: bool = Field(description="False: the rejected topic has older records, which are not counted")
 
 
+class RejectedCountsAnswer(Answer):
+    """Numbers of rejected records of every delay topic."""
+
+    topics: tuple[CodesAnswer, ...] = Field(description="Without topics that could not be read, or not yet")
+
+
 class SetHeader(Answer):
     """A header in place of all of that name."""
 
@@ -122,9 +129,15 @@ _From = Annotated[Position, Query(alias="from", description="next_from of the pa
 
 
 def routes(backend: Backend) -> APIRouter:
-    """Return the paths below ``/topics/{topic}/rejected``."""
+    """Return the paths ``/rejected`` and below ``/topics/{topic}/rejected``."""
     router = APIRouter(tags=["rejected"])
     operations = backend.operations
+
+    @router.get("/rejected", response_model=RejectedCountsAnswer)
+    async def count_all_rejected() -> Response:
+        """Count the rejected records of all delay topics, by code; where many must be read, in several calls."""
+        found = await backend.ask(operations.rejected_counts)
+        return bodies.whole(RejectedCountsAnswer(topics=tuple(_codes(name, each) for name, each in found.items())))
 
     @router.get("/topics/{topic}/rejected", response_model=RejectedPageAnswer)
     async def list_rejected(
@@ -147,12 +160,7 @@ def routes(backend: Backend) -> APIRouter:
     async def count_rejected(topic: TopicName) -> Response:
         """Count the rejected records of a delay topic, by code; of the newest 20,000 in the rejected topic."""
         backend.require_topic(topic)
-        found = await backend.ask(operations.rejected_codes, topic)
-        codes = tuple(
-            CodeAnswer(code=code, records=each.records, redriven=each.redriven, last_ms=each.last_ms)
-            for code, each in found.codes.items()
-        )
-        return bodies.whole(CodesAnswer(topic=topic, codes=codes, is_whole=found.is_whole))
+        return bodies.whole(_codes(topic, await backend.ask(operations.rejected_codes, topic)))
 
     @router.post("/topics/{topic}/rejected/redrive", response_model=RedriveAnswer, dependencies=JSON_ONLY)
     async def redrive_rejected(topic: TopicName, body: RedriveOrder) -> Response:
@@ -162,6 +170,14 @@ def routes(backend: Backend) -> APIRouter:
         return bodies.whole(RedriveAnswer.model_validate({**report, "dry_run": body.dry_run}))
 
     return router
+
+
+def _codes(topic: str, found: Counted) -> CodesAnswer:
+    codes = tuple(
+        CodeAnswer(code=code, records=each.records, redriven=each.redriven, last_ms=each.last_ms)
+        for code, each in found.codes.items()
+    )
+    return CodesAnswer(topic=topic, codes=codes, is_whole=found.is_whole)
 
 
 def _selection(

@@ -1,14 +1,18 @@
 """Counts the newest records of a rejected topic by code; the limit keeps the cost independent of the topic's size."""
 
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import IsolationLevel, KafkaException
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from index.errors import DelayRouterError
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
-from sidecar.operations.rejected.log import RejectedLog
+from sidecar.kafka.client.admin import LogOffset, TopicFacts, offsets, topic_facts
+from sidecar.operations.rejected.log import OutOfTimeError, RejectedLog
 from sidecar.operations.rejected.records import Mark, RejectedRecord, read
 from sidecar.operations.rejected.selection import id_names
 
@@ -37,9 +41,10 @@ class Counted(NamedTuple):
 
 
 class Counts:
-    """Counts the rejected records of each delay topic; reads them again only when the topic has changed.
+    """Counts the rejected records of delay topics; reads them again only when their topic has changed.
 
-    Monitoring asks every half minute, and most of the time no record was rejected meanwhile.
+    Monitoring and open pages ask every half minute, and most of the time no record was rejected meanwhile. The admin
+    client tells that; a consumer for each topic would cost tens of milliseconds of CPU.
     """
 
     def __init__(self, config: Config, admin: AdminClient) -> None:
@@ -52,13 +57,58 @@ class Counts:
 
         Raise KafkaException when the cluster does not answer, and OutOfTimeError when reading takes too long.
         """
-        with RejectedLog(self._config, self._admin, topic.rejected, time.monotonic() + COUNT_FOR_S) as log:
+        there = committed(self._admin, [topic.rejected]).get(topic.rejected)
+        return self._counted(topic, there, time.monotonic() + COUNT_FOR_S)
+
+    def of_each(self, topics: Sequence[DelayTopicConfig]) -> dict[str, Counted]:
+        """Return the counts of delay topics, by name, without those that cannot be read, or not yet.
+
+        A call reads for COUNT_FOR_S at most, and the next one goes on. Where a topic was counted before and there is no
+        time to read it again, its counts are those of before. Raise KafkaException when the cluster does not answer.
+        """
+        until_s = time.monotonic() + COUNT_FOR_S
+        there = committed(self._admin, {each.rejected for each in topics})
+        for each in topics:
+            try:
+                self._counted(each, there.get(each.rejected), until_s)
+            except OutOfTimeError:
+                continue
+            except (KafkaException, DelayRouterError):
+                self._known.pop(each.name, None)
+        return {each.name: self._known[each.name][1] for each in topics if each.name in self._known}
+
+    def _counted(self, topic: DelayTopicConfig, there: dict[int, range] | None, until_s: float) -> Counted:
+        read_before, counted = self._known.get(topic.name, (None, None))
+        if counted is not None and read_before == there:
+            return counted
+        if time.monotonic() > until_s:
+            raise OutOfTimeError(f"{topic.rejected}: there is no time left to read it")
+        with RejectedLog(self._config, self._admin, topic.rejected, until_s) as log:
             there = log.committed()
-            read_before, counted = self._known.get(topic.name, (None, None))
-            if counted is None or read_before != there:
-                counted = _counted(log, there, topic)
-                self._known[topic.name] = there, counted
+            counted = _counted(log, there, topic)
+        self._known[topic.name] = there, counted
         return counted
+
+
+def committed(admin: AdminClient, topics: Iterable[str]) -> dict[str, dict[int, range]]:
+    """Return the committed offsets of each partition of each topic, in a few requests for all of them.
+
+    Topics are left out that do not exist, or of which the brokers do not tell everything.
+    """
+    counts = {
+        name: facts.partitions for name, facts in topic_facts(admin, topics).items() if isinstance(facts, TopicFacts)
+    }
+    places = [(name, number) for name, count in counts.items() for number in range(count)]
+    told = [
+        offsets(admin, dict.fromkeys(places, spec), IsolationLevel.READ_COMMITTED) if places else {}
+        for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+    ]
+    found: dict[str, dict[int, range]] = {name: {} for name in counts}
+    for name, number in places:
+        start, stop = (each[name, number] for each in told)
+        if isinstance(start, LogOffset) and isinstance(stop, LogOffset):
+            found[name][number] = range(start.offset, stop.offset)
+    return {name: ranges for name, ranges in found.items() if len(ranges) == counts[name]}
 
 
 def _counted(log: RejectedLog, there: dict[int, range], topic: DelayTopicConfig) -> Counted:

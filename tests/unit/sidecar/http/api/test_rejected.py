@@ -107,6 +107,11 @@ def test_counts_by_code(api: Api) -> None:
     assert get(api, CODES, 504)["detail"] == "too long"
 
 
+def test_counts_of_all_topics_at_once(api: Api) -> None:
+    found = {each["topic"]: each for each in get(api, "/rejected")["topics"]}
+    assert found == {"d": get(api, CODES), "e": get(api, "/topics/e/rejected/codes")}
+
+
 def test_an_order_is_carried_out_within_bounds(api: Api) -> None:
     assert post(api, {"codes": ["EXPIRED"], "dry_run": True})["driven"] == 0
     done = post(
