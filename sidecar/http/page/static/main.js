@@ -1,8 +1,10 @@
 // Signs in, shows the view that the address names, and keeps it up to date while somebody looks.
 
 import { ApiError, ask, forget, remember, token } from "./api.js";
+import { changeOf, confirmed } from "./changes.js";
 import { element, morph } from "./dom.js";
-import { duration, fieldText, moment, tick } from "./format.js";
+import { duration, tick } from "./format.js";
+import { addressWith, turned, wishesOf } from "./list.js";
 import * as find from "./view-find.js";
 import * as pending from "./view-pending.js";
 import * as policies from "./view-policies.js";
@@ -12,16 +14,6 @@ import * as topic from "./view-topic.js";
 import * as topics from "./view-topics.js";
 
 const VIEWS = { topics, topic, retries, pending, find, rejected, policies };
-const MEANINGS = {
-  pause: {
-    topics: "Nothing is released from this delay topic until it is resumed. New records are still indexed.",
-    targets: "Due records for this target are held until it is resumed. Records for other targets go on.",
-  },
-  resume: {
-    topics: "Records that have become due meanwhile are released at once, in order.",
-    targets: "What is held for this target is released at once, in order.",
-  },
-};
 const UNAUTHORIZED = 401;
 // Beyond it numbers are called old.
 const OLD_MS = 10_000;
@@ -33,6 +25,8 @@ const AGAIN_MS = 2_000;
 const at = (id) => document.getElementById(id);
 let caller = null;
 let answeredMs = 0;
+// The answer that the view shows.
+let shown = null;
 // Each showing of a view; an answer to an earlier one is thrown away.
 let turn = 0;
 let timer = 0;
@@ -72,7 +66,8 @@ async function show() {
     answeredMs = Date.now();
     tell("trouble", "");
     at("main").classList.remove("outdated");
-    put(view.render(data, { mayChange: caller.role === "operate", seesPayload: caller.sees_payload }));
+    shown = data;
+    draw();
   } catch (error) {
     if (mine !== turn) return;
     if (!(error instanceof ApiError)) throw error;
@@ -93,9 +88,11 @@ function outdated(why) {
   tell("trouble", why);
   main.classList.add("outdated");
   if (!answeredMs) main.replaceChildren(element("p", { class: "faint" }, "There is nothing to show."));
-  for (const shown of main.querySelectorAll(".badge")) shown.className = "badge";
+  fade();
   showAge();
 }
+
+const fade = () => at("main").querySelectorAll(".badge").forEach((badge) => (badge.className = "badge"));
 
 /** Ask whether the brokers answer, in each view: most views ask for nothing while somebody reads them. */
 async function pulse() {
@@ -116,10 +113,12 @@ async function pulse() {
 
 const beat = () => pulse().finally(() => setTimeout(beat, PULSE_MS));
 
-function put(fresh) {
+function draw() {
+  const { name, view, asked } = addressed();
+  const fresh = view.render(shown, { mayChange: caller.role === "operate", seesPayload: caller.sees_payload }, asked);
   const main = at("main");
   const old = main.firstElementChild;
-  fresh.id = `view-${addressed().name}`;
+  fresh.id = `view-${name}`;
   if (old) morph(old, fresh);
   else main.append(fresh);
 }
@@ -138,7 +137,7 @@ function signedIn(name, view) {
 
 function signedOut(why) {
   forget();
-  caller = null;
+  caller = shown = null;
   answeredMs = 0;
   isOutdated = isSilent = false;
   turn += 1;
@@ -166,34 +165,12 @@ function showAge() {
   at("freshness").classList.toggle("old", isOutdated || (isOld && Boolean(view.everyMs)));
 }
 
-/**
- * Ask first, then change something; `done` says from the answer what came of it. With `whenMs` a time is asked for, and
- * with `hasEnd` an end and a reason.
- *
- * One button looks like the answer, has the focus, and is what Enter presses: what was asked for, or, where that
- * `isFinal` and cannot be undone, *Do nothing*.
- */
-async function change({ question, meaning, word, path, body, method, done, whenMs, hasEnd = false, isFinal = false }) {
-  const sure = at("sure");
-  at("sure-question").textContent = question;
-  at("sure-meaning").textContent = meaning;
-  at("sure-yes").textContent = word;
-  at("sure-when").hidden = whenMs === undefined;
-  at("when").required = whenMs !== undefined;
-  at("when").value = whenMs === undefined ? "" : fieldText(whenMs);
-  at("sure-until").hidden = !hasEnd;
-  at("until").value = at("reason").value = "";
-  at("sure-yes").className = isFinal ? "final" : "";
-  at("sure-no").className = isFinal ? "" : "quiet";
-  sure.returnValue = "no";
-  sure.showModal();
-  at(isFinal ? "sure-no" : "sure-yes").focus();
-  await new Promise((closed) => sure.addEventListener("close", closed, { once: true }));
-  if (sure.returnValue !== "yes") return;
+/** Ask, and do what was asked for; then show what has become of it. */
+async function carryOut(change) {
   try {
-    const given = hasEnd ? ending() : body;
-    const asked = whenMs === undefined ? given : { due_ms: new Date(at("when").value).getTime() };
-    tell("done", done(await ask(path, asked, method)));
+    const done = await confirmed(change);
+    if (done === null) return;
+    tell("done", done);
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     if (error.status === UNAUTHORIZED) return signedOut("The router does not know this token any more.");
@@ -203,65 +180,20 @@ async function change({ question, meaning, word, path, body, method, done, whenM
   await show();
 }
 
-/** The end and the reason that were given, each only where it was. */
-function ending() {
-  const [until, reason] = [at("until").value, at("reason").value.trim()];
-  return { ...(until && { until: new Date(until).toISOString() }), ...(reason && { reason }) };
+/** Show the same list otherwise, from the numbers that are here. */
+function wish(changes) {
+  history.replaceState(null, "", addressWith(location.hash || "#topics", changes));
+  if (shown === null) return;
+  draw();
+  if (isOutdated) fade();
 }
-
-function switched({ verb, scope, name }) {
-  const word = verb === "pause" ? "Pause" : "Resume";
-  return change({
-    question: `${word} ${name}?`,
-    meaning: MEANINGS[verb][scope],
-    word,
-    path: `/${scope}/${encodeURIComponent(name)}/${verb}`,
-    body: {},
-    hasEnd: verb === "pause",
-    done: () => `${verb === "pause" ? "Paused" : "Resumed"} ${name}. Routers follow within a second.`,
-  });
-}
-
-const redriven = (asked) =>
-  change({
-    question: `Drive ${asked.code} of ${asked.topic} again?`,
-    meaning: rejected.MEANING,
-    word: "Drive again",
-    isFinal: true,
-    path: `/topics/${encodeURIComponent(asked.topic)}/rejected/redrive`,
-    body: { codes: [asked.code] },
-    done: (answer) => rejected.outcome(asked.code, answer),
-  });
-
-const cancelled = (asked) =>
-  change({
-    question: `Cancel ${asked.id} of ${asked.topic}?`,
-    meaning: pending.MEANING,
-    word: "Cancel it",
-    isFinal: true,
-    path: pending.pathOf(asked),
-    method: "DELETE",
-    done: () => `${asked.id} is cancelled and will not be released.`,
-  });
-
-const moved = (asked) =>
-  change({
-    question: `Move ${asked.id} of ${asked.topic}?`,
-    meaning: pending.MOVES,
-    word: "Move it",
-    path: pending.pathOf(asked),
-    method: "PATCH",
-    whenMs: Number(asked.due),
-    done: ({ due_ms: due }) => (due === null ? pending.REFUSED : `${asked.id} is due at ${moment(due)} now.`),
-  });
 
 function onClick(event) {
   const pressed = event.target.closest("[data-do]");
-  if (pressed?.dataset.do === "change") void switched(pressed.dataset);
-  if (pressed?.dataset.do === "redrive") void redriven(pressed.dataset);
-  if (pressed?.dataset.do === "cancel") void cancelled(pressed.dataset);
-  if (pressed?.dataset.do === "move") void moved(pressed.dataset);
+  const asked = pressed && changeOf(pressed.dataset);
+  if (asked) void carryOut(asked);
   if (pressed?.dataset.do === "nothing") at("sure").close("no");
+  if (pressed?.dataset.do === "sort") wish(turned(wishesOf(addressed().asked), pressed.dataset.by, pressed.dataset.beginsDown !== undefined));
   if (pressed?.dataset.do === "forget") signedOut("");
   if (pressed?.dataset.do === "skip") {
     event.preventDefault();
@@ -269,7 +201,13 @@ function onClick(event) {
   }
 }
 
+function onInput({ target }) {
+  if (target.form?.dataset.do !== "wish") return;
+  wish({ [target.name]: target.type === "checkbox" && !target.checked ? "" : target.value });
+}
+
 function onSubmit(event) {
+  if (event.target.dataset.do === "wish") event.preventDefault();
   if (event.target.id === "sign-in") {
     event.preventDefault();
     remember(at("token").value.trim());
@@ -311,6 +249,7 @@ function goTo(address) {
 }
 
 document.addEventListener("click", onClick);
+document.addEventListener("input", onInput);
 document.addEventListener("submit", onSubmit);
 document.addEventListener("keydown", onKey);
 document.addEventListener("visibilitychange", () => {
@@ -319,6 +258,7 @@ document.addEventListener("visibilitychange", () => {
 addEventListener("hashchange", () => {
   tell("done", "");
   answeredMs = 0;
+  shown = null;
   at("main").classList.remove("outdated");
   at("main").replaceChildren(element("p", { class: "faint" }, "Asking the router…"));
   void show();

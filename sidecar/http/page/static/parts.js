@@ -24,11 +24,11 @@ export const tile = (label, value, tone = "", note = null) =>
 /**
  * A table that becomes a list of cards where there is little room.
  *
- * `columns` are `[heading, class, cell of a row]`; `rows` anything those take.
+ * `columns` are `[heading, class, cell of a row]`; `rows` anything those take. With `wishes` the columns that have a
+ * fourth, the value to sort by, have a heading to press.
  */
-export function table(caption, columns, rows, emptyText) {
+export function table(caption, columns, rows, emptyText, wishes = null) {
   if (!rows.length) return element("p", { class: "faint" }, emptyText);
-  const headings = columns.map(([heading, kind]) => element("th", { scope: "col", class: kind }, heading));
   const lines = rows.map((row) =>
     element(
       "tr",
@@ -43,10 +43,19 @@ export function table(caption, columns, rows, emptyText) {
       "table",
       {},
       element("caption", {}, caption),
-      element("thead", {}, element("tr", {}, headings)),
+      element("thead", {}, element("tr", {}, columns.map((column) => headingOf(column, wishes)))),
       element("tbody", {}, lines),
     ),
   );
+}
+
+function headingOf([heading, kind, , value], wishes) {
+  if (!wishes || !value) return element("th", { scope: "col", class: kind }, heading);
+  const direction = wishes.by !== heading ? null : wishes.isDown ? "descending" : "ascending";
+  const mark = element("span", { "aria-hidden": "true" }, { ascending: " ▲", descending: " ▼" }[direction] ?? "");
+  // The largest number is what somebody looks for first.
+  const about = { type: "button", class: "sort", "data-do": "sort", "data-by": heading, "data-begins-down": kind === "number" };
+  return element("th", { scope: "col", class: kind, "aria-sort": direction }, element("button", about, heading, mark));
 }
 
 /**

@@ -1,43 +1,48 @@
 // All delay topics: what waits, what is due next, who serves what, and what nobody serves.
 
-import { ApiError, ask } from "./api.js";
+import { ApiError, ask, nowMs } from "./api.js";
 import { element } from "./dom.js";
 import { count, countdown, duration } from "./format.js";
+import { Places, fields, isNamed, sorted, wishesOf } from "./list.js";
 import { badge, changeButton, stateTone, table, tile } from "./parts.js";
 
 export const title = "Topics";
 export const everyMs = 2_000;
 
-// To count what was rejected, the rejected topic is read: seldom, and nothing else waits for it.
+// To count what was rejected, rejected topics may have to be read: seldom, and nothing else waits for it.
 const COUNT_EVERY_MS = 30_000;
 const waiting = new Map();
 let countedMs = 0;
+
+// Beyond it a release is called late: far more than a busy router takes, far less than nobody minds.
+const LATE_MS = 60_000;
+const places = new Places();
 
 export async function load() {
   const status = await ask("/topics");
   if (Date.now() - countedMs > COUNT_EVERY_MS) {
     countedMs = Date.now();
-    void countRejected(status.topics);
+    void countRejected();
   }
   return status;
 }
 
-async function countRejected(topics) {
-  for (const { topic } of topics) {
-    try {
-      const { codes, is_whole: isWhole } = await ask(`/topics/${encodeURIComponent(topic)}/rejected/codes`);
+async function countRejected() {
+  try {
+    const { topics } = await ask("/rejected");
+    waiting.clear();
+    for (const { topic, codes, is_whole: isWhole } of topics) {
       const records = codes.reduce((total, each) => total + each.records - each.redriven, 0);
       waiting.set(topic, { records, isWhole });
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      // Counted again as soon as there is an answer, and until then the last count stays.
-      if (error.isSilence) countedMs = 0;
-      else waiting.delete(topic);
     }
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    // Counted again as soon as there is an answer, and until then the last count stays.
+    if (error.isSilence) countedMs = 0;
   }
 }
 
-export function render({ topics, instances, kernels }, { mayChange }) {
+export function render({ topics, instances, kernels }, { mayChange }, asked) {
   const all = topics.flatMap((topic) => topic.partitions);
   const unserved = all.filter((each) => each.state === "unserved").length;
   const held = sum(all, "held");
@@ -55,24 +60,46 @@ export function render({ topics, instances, kernels }, { mayChange }) {
       tile("Unserved", count(unserved), unserved ? "bad" : "", `of ${count(all.length)} partitions`),
       tile("Routers", count(instances.length), instances.length ? "" : "bad", kernelsNote(kernels)),
     ),
-    table(
-      "Delay topics",
-      [
-        ["Delay topic", "wide", nameCell],
-        ["State", "", stateCell],
-        ["Pending", "number", (topic) => pendingCell(topic)],
-        ["Next due", "", (topic) => countdown(firstDue(topic.partitions))],
-        ["Held", "number", (topic) => count(sum(topic.partitions, "held"))],
-        ["Rejected", "number", rejectedCell],
-        ["Late, p50, p99", "number", late],
-        ["Not indexed", "number", (topic) => notIndexed(topic.partitions)],
-        ["Served by", "wide", servedCell],
-        ...(mayChange ? [["Change", "action", changeCell]] : []),
-      ],
-      topics,
-      "No delay topic is configured.",
-    ),
+    topicList(topics, wishesOf(asked), mayChange),
   );
+}
+
+function topicList(topics, wishes, mayChange) {
+  const columns = [
+    ["Delay topic", "wide", nameCell, ({ topic }) => topic],
+    ["State", "", stateCell, (topic) => WORST_FIRST.indexOf(stateOf(topic)[1])],
+    ["Pending", "number", (topic) => pendingCell(topic), ({ pending }) => pending],
+    ["Next due", "", (topic) => countdown(firstDue(topic.partitions)), (topic) => firstDue(topic.partitions)],
+    ["Held", "number", (topic) => count(sum(topic.partitions, "held")), (topic) => sum(topic.partitions, "held")],
+    ["Rejected", "number", rejectedCell, ({ topic }) => waiting.get(topic)?.records ?? null],
+    ["Late, p50, p99", "number", late, ({ lateness_p99_ms: most }) => most],
+    ["Not indexed", "number", (topic) => notIndexed(topic.partitions), ({ partitions }) => knownLag(partitions)],
+    ["Served by", "wide", servedCell],
+    ...(mayChange ? [["Change", "action", changeCell]] : []),
+  ];
+  const bad = new Set(topics.filter((topic) => problemsOf(topic).length));
+  const wanted = topics.filter((topic) => isNamed(topic.topic, wishes.words) && (!wishes.hasProblems || bad.has(topic)));
+  const isHeld = document.querySelector("main tbody:hover, main tbody:focus-within") !== null;
+  const shown = places.of(sorted(wanted, columns, wishes), ({ topic }) => topic, wishes, isHeld);
+  const nothing = !topics.length ? "No delay topic is configured." : bad.size || !wishes.hasProblems ? "None has such a name." : "None has a problem.";
+  return [
+    topics.length > 1 ? fields(wishes, { label: "Delay topics named", shown: shown.length, all: topics.length, problems: bad.size }) : null,
+    table("Delay topics", columns, shown, nothing, topics.length > 1 ? wishes : null),
+  ];
+}
+
+const WORST_FIRST = ["bad", "fair", "good"];
+
+/** What is wrong with a topic, in words. What was rejected is not: it may lie there for good. */
+export function problemsOf(topic) {
+  const [state, tone] = stateOf(topic);
+  const due = firstDue(topic.partitions);
+  return [
+    tone !== "good" && state,
+    sum(topic.partitions, "held") > 0 && "held",
+    due !== null && nowMs() - due > LATE_MS && "overdue",
+    topic.lateness_p99_ms > LATE_MS && "late",
+  ].filter(Boolean);
 }
 
 /** `native kernel`, or how many run which; nothing of routers that do not tell. */
@@ -97,11 +124,12 @@ export function late({ lateness_p50_ms: half, lateness_p99_ms: most }) {
 /** Of the partitions that are served. */
 export const sum = (partitions, key) => served(partitions).reduce((total, each) => total + each[key], 0);
 
+const knownLag = (partitions) => partitions.reduce((total, { lag }) => total + (lag ?? 0), 0);
+
 /** Offsets not yet indexed: known of every partition, unless the brokers may not be asked. */
 export function notIndexed(partitions) {
-  const known = partitions.map((each) => each.lag).filter((lag) => lag !== null);
-  const shown = count(known.reduce((total, lag) => total + lag, 0));
-  return known.length === partitions.length ? shown : `${shown} + ?`;
+  const shown = count(knownLag(partitions));
+  return partitions.every(({ lag }) => lag !== null) ? shown : `${shown} + ?`;
 }
 
 export function firstDue(partitions) {
@@ -122,7 +150,7 @@ export function stateOf(topic) {
 }
 
 const nameCell = ({ topic }) => element("a", { href: `#topic/${encodeURIComponent(topic)}` }, topic);
-const stateCell = (topic) => badge(...stateOf(topic), whyOf(topic));
+const stateCell = (topic) => badge(...stateOf(topic), [...problemsOf(topic), whyOf(topic)].filter(Boolean).join("\n"));
 const changeCell = ({ topic, paused }) =>
   changeButton(true, paused ? "resume" : "pause", "topics", topic, paused ? "" : "quiet");
 

@@ -1,0 +1,140 @@
+"""Tests of the page with 300 delay topics, in a browser; the numbers come from a double."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
+
+from sidecar.config.model import Config
+from sidecar.http.api.server import AdminApi
+from sidecar.operations.status.answers import PartitionAnswer, StatusAnswer, TopicAnswer
+from tests.page.browser import Browser, browser
+from tests.support.admin_api import OPERATE, FakeOperations
+
+TOPICS: Final = 300
+ALL: Final = f"tbody tr:nth-child({TOPICS})"
+"""The last row: the driver takes long to look at each."""
+
+FIRST_VIEW_S: Final = 10.0
+"""Far more than the aim of 1 s, which `tests.bench.page` measures: this machine may be busy."""
+
+
+class Many(FakeOperations):
+    """Operations with TOPICS delay topics; number 7 is not served, and of number 9 records are held."""
+
+    turn = 0
+
+    def status(self, topic: str = "") -> StatusAnswer:
+        wanted = (each for each in enumerate(self.topics) if topic in ("", each[1]))
+        return StatusAnswer(topics=tuple(self._topic(*each) for each in wanted), instances=("one",))
+
+    def _topic(self, number: int, name: str) -> TopicAnswer:
+        state = "unserved" if number == 7 else "active"
+        # The order by pending records changes with each answer.
+        pending = (number * 7 + self.turn) % TOPICS
+        partitions = tuple(
+            PartitionAnswer(partition=each, state=state, instance="one", pending=pending, held=5 * (number == 9))
+            for each in range(3)
+        )
+        return TopicAnswer(topic=name, pending=3 * pending, paused=False, drained=False, partitions=partitions)
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Browser, Many]]:
+    directory = tmp_path_factory.mktemp("lists")
+    tokens = directory / "tokens"
+    tokens.write_text(f"operate {OPERATE}\n")
+    config = _config(tokens)
+    group = Many(config)
+    serving = AdminApi(config, group)
+    try:
+        with browser(directory / "profile") as window:
+            window.look(1200, 900)
+            window.open(f"http://localhost:{serving.port}")
+            window.sign_in(OPERATE)
+            window.wait(ALL)
+            yield window, group
+    finally:
+        serving.stop()
+
+
+def _config(tokens: Path) -> Config:
+    topics = [{"name": f"{'eu' if n % 2 else 'us'}.topic-{n:03}", "default_target": "out"} for n in range(TOPICS)]
+    admin = {"listen": "127.0.0.1:0", "token_file": str(tokens), "page": True}
+    return Config.model_validate({"kafka": {"bootstrap.servers": "b:1"}, "admin": admin, "delay_topics": topics})
+
+
+@pytest.fixture
+def window(chromium: tuple[Browser, Many]) -> Iterator[Browser]:
+    window, _ = chromium
+    window.go("#topics")
+    window.wait(ALL)
+    window.complaints()
+    yield window
+    assert window.complaints() == []
+
+
+def rows(window: Browser) -> list[str]:
+    found = window.script("return [...document.querySelectorAll('tbody tr a')].map((each) => each.textContent)")
+    return [each for each in found if "topic-" in each]
+
+
+def test_the_first_view_of_all_topics_is_there_soon(window: Browser) -> None:
+    began_s = time.monotonic()
+    window.driver.refresh()
+    window.wait(ALL)
+    assert time.monotonic() - began_s < FIRST_VIEW_S
+    assert len(rows(window)) == TOPICS
+
+
+def test_words_of_a_name_and_only_problems(window: Browser) -> None:
+    window.wait("#words").send_keys("TOPIC-00 eu")
+    window.wait(".wishes", "5 of 300")
+    assert rows(window) == [f"eu.topic-00{number}" for number in (1, 3, 5, 7, 9)]
+    assert window.script("return document.activeElement.id") == "words", "while the list changes under it"
+    window.wait(".check", "Only problems (2)").click()
+    window.wait(".wishes", "2 of 300")
+    assert rows(window) == ["eu.topic-007", "eu.topic-009"]
+    # The address has it all, so a reload shows the same.
+    window.driver.refresh()
+    window.wait(".wishes", "2 of 300")
+    assert window.wait("#words").get_attribute("value") == "TOPIC-00 eu"
+    window.wait("#words").send_keys("x", Keys.ENTER)
+    window.wait("main p", "None has such a name.")
+
+
+def test_a_column_sorts_with_the_keyboard_and_says_so(window: Browser) -> None:
+    heading = window.wait("th button", "Pending")
+    heading.send_keys(Keys.ENTER)
+    window.wait("th[aria-sort=descending]", "Pending")
+    assert rows(window)[0] == window.script(_LARGEST)
+    window.press(Keys.ENTER)
+    window.wait("th[aria-sort=ascending]", "Pending")
+    window.wait("th button", "State").click()
+    window.wait("th[aria-sort=ascending]", "State")
+    assert rows(window)[0] == "eu.topic-007", "the worst first"
+
+
+_LARGEST: Final = """
+const numberOf = (row) => Number(row.querySelector('td[data-label=Pending]').textContent.replace(/[^0-9]/g, ''));
+const all = [...document.querySelectorAll('tbody tr')];
+return all.reduce((most, row) => (numberOf(row) > numberOf(most) ? row : most)).querySelector('a').textContent;
+"""
+
+
+def test_no_row_moves_under_the_pointer(window: Browser, chromium: tuple[Browser, Many]) -> None:
+    _, group = chromium
+    window.wait("th button", "Pending").click()
+    window.wait("th[aria-sort=descending]", "Pending")
+    before = rows(window)
+    ActionChains(window.driver).move_to_element(window.wait("tbody tr:nth-child(3)")).perform()
+    group.turn += 150
+    window.script("await new Promise((later) => setTimeout(later, 3000))")
+    assert rows(window) == before
+    ActionChains(window.driver).move_to_element(window.wait(".tiles")).perform()
+    window.script("await new Promise((later) => setTimeout(later, 3000))")
+    assert rows(window) != before
