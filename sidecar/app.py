@@ -43,6 +43,7 @@ from sidecar.logs import events
 from sidecar.logs.lines import LineWriter
 from sidecar.metrics import DroppedLines, Metrics
 from sidecar.operations.status import report_publisher
+from sidecar.operations.watching.vitals import VitalsProbe
 from sidecar.policies import watch as policy_watch
 from sidecar.process.garbage import GarbageCollection
 from sidecar.process.health import ProcessHealth
@@ -149,6 +150,7 @@ def _serve(
     """Start one part after the other, stay a member of the group until ``stopping``, and return the exit code."""
     failures: deque[str] = deque(maxlen=_FAILURES)
     admin, clock = cluster.connect(config, lambda failure: failures.append(failure.str())), SystemClock()
+    vitals = VitalsProbe(clock)
     metrics, budget = Metrics(kernel.name), PayloadBudget(config.router.payload_memory_bytes)
     health = ProcessHealth(metrics.registry, workers.statuses)
     metrics.registry.register(PartitionCollector(workers.statuses, lambda: budget.used_bytes))
@@ -176,7 +178,8 @@ def _serve(
         from sidecar.http.api import server as admin_api  # noqa: PLC0415
 
         running.stop_at_end(admin_api.start(config, admin, policies, workers.statuses, kernel.name))
-    running.callback(report_publisher.publish(config, admin, workers.statuses, kernel.name, stopping.is_set))
+    publish = partial(report_publisher.publish, config, admin, workers.statuses, kernel.name, stopping.is_set)
+    running.callback(publish(vitals.take))
     staging = Staging(lambda: clients.staging_reader(config), clock)
     running.callback(staging.stop)
     pool = LoaderPool(lambda: clients.reader(config), lambda: clients.bulk_reader(config))

@@ -59,6 +59,8 @@ class RecentLateness:
     """
 
     def __init__(self) -> None:
+        self.ever = _NOTHING
+        """The sum of the counts of all batches."""
         self._period = 0
         self._now = self._before = _NOTHING
 
@@ -66,6 +68,7 @@ class RecentLateness:
         """Add the counts of a batch, in the form of ``released_within``."""
         self._begin(now_ms // RECENT_MS)
         self._now = tuple(map(sum, zip(self._now, counts, strict=True)))
+        self.ever = tuple(map(sum, zip(self.ever, counts, strict=True)))
 
     def counts(self, now_ms: int) -> tuple[int, ...]:
         """Return the sum of the counts of all recent batches, in the form of ``released_within``."""

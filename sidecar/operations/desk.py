@@ -37,6 +37,8 @@ from sidecar.operations.rejected.selection import RejectedSelection
 from sidecar.operations.status.answers import IdAnswer, LookupAnswer, PendingAnswer, SchedulesAnswer, StatusAnswer
 from sidecar.operations.status.inquiries import GroupInquiries, Statuses
 from sidecar.operations.status.report_reader import Reports, ReportsOnDemand
+from sidecar.operations.watching.history import History, HistoryAnswer
+from sidecar.operations.watching.routers import RoutersAnswer, routers_answer
 from sidecar.policies.origin import NOBODY, ChangeOrigin
 from sidecar.policies.policy import (
     MAX_POLICY_BYTES,
@@ -74,7 +76,7 @@ class Operations:
 
     Every method raises ConfigError for a delay topic, partition or value that is impossible, and KafkaException when
     the cluster does not answer. In a router, ``own`` returns the statuses of its partitions, which are newer than any
-    report, ``instance`` is its name and ``kernel`` the kernel that it runs with.
+    report, ``instance`` is its name and ``kernel`` the kernel that it runs with. ``history`` is fed by ``reports``.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Operations:
         own: Statuses = tuple,
         instance: str = "",
         kernel: str = "",
+        history: History | None = None,
         origin: ChangeOrigin = NOBODY,
         now_ms: Callable[[], int] = clock.now_ms,
     ) -> None:
@@ -95,6 +98,7 @@ class Operations:
         self._policies = policies
         self._look = _PolicyLook(policies)
         self._group = GroupInquiries(config, admin, policies, reports, own=own, instance=instance, kernel=kernel)
+        self._history = history
         self._records = RecordWriter(config)
         self._counts = Counts(config, admin)
         self.origin = origin
@@ -138,6 +142,17 @@ class Operations:
     def pending(self, topic: str) -> PendingAnswer:
         """Return the counts of the pending records of one delay topic."""
         return self._group.pending(topic)
+
+    def routers(self) -> RoutersAnswer:
+        """Return every router of the group that has reported lately."""
+        return routers_answer(*self._group.routers())
+
+    def history(self, topic: str = "") -> HistoryAnswer:
+        """Return the last hour of one delay topic, or of all together."""
+        if self._history is None or not self._config.router.status_topic:
+            why = "only a router with the admin API and a router.status_topic keeps the last hour"
+            return HistoryAnswer(topic=topic, minutes=(), why=why)
+        return self._history.answer(topic)
 
     def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
         """Return the fate of one record."""

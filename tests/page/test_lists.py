@@ -138,3 +138,28 @@ def test_no_row_moves_under_the_pointer(window: Browser, chromium: tuple[Browser
     ActionChains(window.driver).move_to_element(window.wait(".tiles")).perform()
     window.script("await new Promise((later) => setTimeout(later, 3000))")
     assert rows(window) != before
+
+
+def test_routers_with_what_they_serve_and_how_they_fare(window: Browser) -> None:
+    window.wait(".tile a", "1").click()
+    row = window.wait("tbody tr", "host-1").text.replace("\u2013", "-")
+    for told in ("0.2.0", "native", "ago", "25 %", "300 MiB", "us.topic-000 0-1"):
+        assert told in row
+    window.wait("tbody tr", "nothing: it stands by")
+    window.wait(".banner.trouble", "several versions")
+    window.wait("th button", "Memory").click()
+    window.wait("th[aria-sort=descending]", "Memory")
+    window.wait("nav a[aria-current]", "Routers")
+
+
+def test_the_last_hour_of_all_topics_and_of_one(window: Browser) -> None:
+    window.wait(".past figcaption", "7 in all, most 7 at ")
+    window.wait(".past figcaption", "now 9 ms, most 9 ms at ")
+    window.go("#topic/us.topic-000")
+    window.wait(".past figcaption", "now 3, most 3 at ")
+    (released, *_) = window.all(".past svg")
+    assert "Released in the last hour, by minute: 7 in all" in str(released.get_attribute("aria-label"))
+    # The arrows go from minute to minute, and a minute leads nowhere.
+    window.driver.execute_script("arguments[0].querySelector('.step[tabindex=\"0\"]').focus()", released)
+    window.press(Keys.ARROW_LEFT)
+    assert window.script("return document.activeElement.getAttribute('aria-label')").endswith(": not known")

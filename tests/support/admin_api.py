@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 from index.errors import ConfigError
 from index.protocol.headers import Headers
 from sidecar.config.model import Config
+from sidecar.engine.ownership.status import PartitionState, PartitionStatus
 from sidecar.http.api.application import application
 from sidecar.http.api.backend import Backend
 from sidecar.http.guard import NO_FILES, Guard
@@ -41,6 +42,9 @@ from sidecar.operations.status.answers import (
     StatusAnswer,
     TopicAnswer,
 )
+from sidecar.operations.status.reports import Reported, Vitals
+from sidecar.operations.watching.history import HistoryAnswer, MinuteAnswer
+from sidecar.operations.watching.routers import RoutersAnswer, routers_answer
 from sidecar.policies.origin import Change, remembered
 from sidecar.policies.policy import Policy, Scope, plain_of
 from sidecar.policies.table import NO_POLICIES, PolicyTable, refuse_impossible, with_policy
@@ -164,6 +168,15 @@ class FakeOperations(Operations):
             if topic in ("", name)
         ]
         return StatusAnswer(topics=tuple(topics), instances=("one", "two"), kernels={"one": "native"})
+
+    def routers(self) -> RoutersAnswer:
+        vitals = {"one": Vitals("0.2.0", "host-1", 1_700_000_000_000, 0.25, 300 << 20)}
+        statuses = (PartitionStatus(self.topics[0], n, PartitionState.ACTIVE) for n in range(self.partitions))
+        return routers_answer((Reported(each, "one", 0, 0) for each in statuses), {"one": "native", "two": ""}, vitals)
+
+    def history(self, topic: str = "") -> HistoryAnswer:
+        minute = MinuteAnswer(at_ms=60_000, released=7, lateness_p50_ms=1.5, lateness_p99_ms=9.0, pending=3)
+        return HistoryAnswer(topic=topic, minutes=(minute,))
 
     def pending(self, topic: str) -> PendingAnswer:
         self.before()

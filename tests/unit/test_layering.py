@@ -154,6 +154,7 @@ _INNER: dict[str, frozenset[str]] = {
     "operations.finding": _KAFKA | {"config"},
     "operations.controls": _KAFKA | {"config"},
     "operations.status": _KAFKA | {"operations.finding", "engine.ownership", "policies", "config"},
+    "operations.watching": frozenset({"operations.status", "engine.ownership"}),
     "operations.rejected": _KAFKA | {"engine.release", "config"},
     "operations.verifying": _KAFKA | {"cluster.topics", "config"},
     "operations.sizing": frozenset({"engine.ownership", "engine.release", "cluster.topics", "kafka.client", "config"}),
@@ -161,11 +162,12 @@ _INNER: dict[str, frozenset[str]] = {
     | {"operations.controls", "operations.sizing"}
     | {"policies", "cluster.topics", "kafka.client", "config"},
     "operations": frozenset({"operations.controls", "operations.rejected", "operations.finding", "operations.status"})
-    | {"policies", "cluster.topics", "kafka.client", "kafka.writing", "config"},
+    | {"operations.watching", "policies", "cluster.topics", "kafka.client", "kafka.writing", "config"},
     "http": frozenset({"config"}),
     "http.page": frozenset({"http"}),
     "http.api": frozenset({"operations", "operations.controls", "operations.rejected", "operations.finding"})
-    | {"operations.status", "policies", "http", "http.page", "process", "kafka.client", "kafka.writing", "config"},
+    | {"operations.status", "operations.watching", "policies", "http", "http.page"}
+    | {"process", "kafka.client", "kafka.writing", "config"},
     "dev.audit": frozenset(),
     "dev.local_kafka": frozenset(),
     "dev.demo": frozenset({"dev.audit", "dev.local_kafka"}),

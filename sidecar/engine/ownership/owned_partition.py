@@ -92,6 +92,7 @@ class OwnedPartition:
         self._host = host
         self._changes = changes
         self.recent_lateness = RecentLateness()
+        self.released = 0
         self.attempts = AttemptCounter(host.context.clock)
         self._is_draining = False
         with ExitStack() as closing:
@@ -319,9 +320,11 @@ class OwnedPartition:
             sealed_to=committed.sealed_to,
             buckets=len(ledger.parts.buckets),
             snapshot_bytes=survey.snapshot_bytes,
+            released=self.released,
             by_due=survey.by_due,
             spread=survey.spread,
             lateness=self.recent_lateness.counts(int(self.context.clock.running_s() * 1_000)),
+            lateness_ever=self.recent_lateness.ever,
             by_target=survey.by_target,
             attempts=None if self.settings.rules.retry is None else self.attempts.counts(),
             watermark=None if committed.watermark == BEFORE_ALL else committed.watermark,

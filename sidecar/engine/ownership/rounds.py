@@ -223,6 +223,7 @@ class Rounds:
         if released.aborted:
             metrics.transactions.labels(name, "aborted").inc(released.aborted)
         metrics.transaction_seconds.labels(name).observe(seconds)
+        self._owned.released += len(released.screened.released)
         for target, count in released.by_target().items():
             metrics.released.labels(name, target).inc(count)
         for reason, count in released.by_reason().items():

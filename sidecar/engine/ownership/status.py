@@ -82,7 +82,9 @@ class PartitionStatus:
 
     * ``by_due``: pending records in the ranges of :data:`index.partition.survey.BOUNDS_MS`; ``spread``: in the ranges
       of SPREAD_BOUNDS_MS; ``by_target``: the same by target. All counts are a few seconds old at most.
-    * ``lateness``: recent counts as of :func:`sidecar.lateness.released_within`.
+    * ``released``: the records that were released since the take-over.
+    * ``lateness``: recent counts as of :func:`sidecar.lateness.released_within`; ``lateness_ever``: the same since the
+      take-over.
     * ``attempts``: None where the delay topic counts none.
     * ``watermark``: None before the first release.
     * ``held_since_ms``: the earliest due time of the held records; ``held_by_target`` counts them by target.
@@ -108,9 +110,11 @@ class PartitionStatus:
     held_since_ms: int | None = None
     held_by_target: Mapping[str, int] = field(default_factory=dict)
     snapshot_bytes: int = 0
+    released: int = 0
     by_due: tuple[int, ...] = ()
     spread: tuple[int, ...] = ()
     lateness: tuple[int, ...] = ()
+    lateness_ever: tuple[int, ...] = ()
     by_target: TargetCounts = ()
     attempts: AttemptCounts | None = None
     watermark: Position | None = None

@@ -21,6 +21,7 @@ from sidecar.operations.desk import Operations
 from sidecar.operations.status.inquiries import Statuses
 from sidecar.operations.status.report_publisher import instance_name
 from sidecar.operations.status.report_reader import ReportReader
+from sidecar.operations.watching.history import History
 from sidecar.policies.table import Policies
 from sidecar.process.broker_pulse import Pulse, pulse_of
 
@@ -63,9 +64,12 @@ def start(config: Config, admin: AdminClient, policies: Policies, own: Statuses,
     ``own`` returns the statuses of this process, which are newer than any report; ``kernel`` is its kernel.
     """
     with ExitStack() as started:
-        reports = ReportReader(config, admin, clock.now_ms)
+        history = History(clock.now_ms)
+        reports = ReportReader(config, admin, clock.now_ms, history.add)
         name = instance_name(config)
-        operations = Operations(config, admin, policies, reports, own=own, instance=name, kernel=kernel).start()
+        operations = Operations(
+            config, admin, policies, reports, own=own, instance=name, kernel=kernel, history=history
+        ).start()
         started.callback(operations.close)
         pulse = pulse_of(admin, SystemClock()).start()
         started.callback(pulse.stop)

@@ -55,7 +55,7 @@ from sidecar.operations.status.answers import (
 from sidecar.operations.status.id_search import IdSearch
 from sidecar.operations.status.lookup import Lookup
 from sidecar.operations.status.report_reader import Reports
-from sidecar.operations.status.reports import Reported, best, targets_of
+from sidecar.operations.status.reports import Reported, Vitals, best, targets_of
 from sidecar.policies.table import Policies, effective
 
 PARTITIONS_FOR_S: Final = 10.0
@@ -162,6 +162,11 @@ class GroupInquiries:
         place = finding.PagePlace.parse(begin) if begin else finding.PagePlace(0)
         count = self._partition_counts([configured.name])[configured.name]
         return schedules_answer(wanted.topic, self._finder.page(configured, count, wanted, place, most))
+
+    def routers(self) -> tuple[list[Reported], dict[str, str], dict[str, Vitals]]:
+        """Return the partitions as their routers report them, and the kernel and the vitals of each router."""
+        reported, kernels = self._reported()
+        return [*best(reported).values()], kernels, {} if self._reports is None else self._reports.vitals()
 
     def _reported(self) -> tuple[list[Reported], dict[str, str]]:
         reported: list[Reported] = []

@@ -20,7 +20,7 @@ from sidecar.kafka.client import clients
 from sidecar.kafka.client.admin import Denied, topic_facts
 from sidecar.kafka.client.errors import text_of
 from sidecar.kafka.reading.following import TopicFollower
-from sidecar.operations.status.reports import encode_report, report_key
+from sidecar.operations.status.reports import Vitals, encode_report, report_key, with_vitals
 
 CHANGED_EVERY_S: Final = 1.0
 AT_LEAST_EVERY_S: Final = 10.0
@@ -51,6 +51,7 @@ class ReportPublisher(TopicFollower):
         instance: str,
         kernel: str,
         ends: Callable[[], bool],
+        vitals: Callable[[], Vitals],
     ) -> None:
         self._topic = config.router.status_topic
         log = structlog.get_logger().bind(status_topic=self._topic)
@@ -61,6 +62,7 @@ class ReportPublisher(TopicFollower):
         self._instance = instance
         self._kernel = kernel
         self._ends = ends
+        self._vitals = vitals
         self._last: list[bytes] = []
 
     def _follow(self) -> None:
@@ -93,11 +95,12 @@ class ReportPublisher(TopicFollower):
                 failed.append(error)
 
         def publish(values: Sequence[bytes]) -> None:
+            vitals = self._vitals()
             for part in range(max(len(values), len(self._last))):
                 # A part that the report no longer has is overwritten with a part without partitions.
                 value = values[part] if part < len(values) else self._encoded(())[0]
                 key = report_key(group, self._instance, part)
-                producer.produce(self._topic, value, key, 0, on_delivery=delivered)
+                producer.produce(self._topic, with_vitals(value, vitals), key, 0, on_delivery=delivered)
             left = producer.flush(WRITE_TIMEOUT_S + 1)
             producer.purge()
             if failed or left:
@@ -133,10 +136,11 @@ def publish(
     statuses: Callable[[], Sequence[PartitionStatus]],
     kernel: str,
     ends: Callable[[], bool],
+    vitals: Callable[[], Vitals],
 ) -> Callable[[], None]:
-    """Publish the partitions of this router and its kernel from now on; return the function that ends it."""
+    """Publish this router's partitions, kernel and vitals from now on; return the function that ends it."""
     if not config.router.status_topic:
         return lambda: None
-    publisher = ReportPublisher(config, admin, statuses, instance_name(config), kernel, ends)
+    publisher = ReportPublisher(config, admin, statuses, instance_name(config), kernel, ends, vitals)
     publisher.start()
     return publisher.stop

@@ -17,7 +17,7 @@ from sidecar.kafka.client.errors import error_of, text_of
 from sidecar.kafka.reading.following import TopicFollower
 from sidecar.logs.events import Trouble
 from sidecar.operations.status.report_log import ReportLog
-from sidecar.operations.status.reports import GroupReports, Reported
+from sidecar.operations.status.reports import GroupReports, Reported, RouterReport, Vitals
 
 POLL_S: Final = 0.1
 AFTER_ERROR_S: Final = 1.0
@@ -45,22 +45,38 @@ class Reports(Protocol):
     def last_told(self) -> dict[Place, Reported]:
         """Return the last report of each partition, however old it is."""
 
+    def vitals(self) -> dict[str, Vitals]:
+        """Return what each router has last told of its process, by its name."""
+
+
+Listener = Callable[[RouterReport, int, int], None]
+"""Takes each part of a report that is read, with its time and its offset."""
+
+
+def _nobody(_report: RouterReport, _at_ms: int, _offset: int) -> None:
+    """Do nothing, where nobody listens."""
+
 
 class _Known:
     """Implements the questions of :class:`Reports`."""
 
-    def __init__(self, config: Config, now_ms: Callable[[], int]) -> None:
+    def __init__(self, config: Config, now_ms: Callable[[], int], listener: Listener = _nobody) -> None:
         self._now_ms = now_ms
         self._reports = GroupReports(config.router.group_id)
+        self._listener = listener
         self._lock = threading.Lock()
 
     def take_in(self, messages: Iterable[Message], trouble: Trouble) -> None:
         with self._lock:
             for each in messages:
+                at_ms, offset = each.timestamp()[1], each.offset() or 0
                 try:
-                    self._reports.add(each.key(), each.value(), each.timestamp()[1], each.offset() or 0)
+                    report = self._reports.add(each.key(), each.value(), at_ms, offset)
                 except FormatError as failure:
                     trouble.tell("report_unreadable", str(failure))
+                else:
+                    if report is not None:
+                        self._listener(report, at_ms, offset)
 
     def forget(self) -> None:
         with self._lock:
@@ -75,20 +91,27 @@ class _Known:
         with self._lock:
             return self._reports.last_told()
 
+    def vitals(self) -> dict[str, Vitals]:
+        with self._lock:
+            return self._reports.vitals()
+
 
 class ReportReader(TopicFollower):
     """Follows the reports in a thread until it is closed; implements :class:`Reports`."""
 
-    def __init__(self, config: Config, admin: AdminClient, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, config: Config, admin: AdminClient, now_ms: Callable[[], int], listener: Listener = _nobody
+    ) -> None:
         self._topic = config.router.status_topic
         log = structlog.get_logger().bind(status_topic=self._topic)
         super().__init__("status_reading", log, stop_within_s=CLOSE_WITHIN_S)
         self._config = config
         self._admin = admin
         self._now_ms = now_ms
-        self._known = _Known(config, now_ms)
+        self._known = _Known(config, now_ms, listener)
         self.reported = self._known.reported
         self.last_told = self._known.last_told
+        self.vitals = self._known.vitals
         self._read = threading.Event()
 
     def wait(self, timeout_s: float) -> None:
@@ -150,6 +173,7 @@ class ReportsOnDemand:
         self._known = _Known(config, now_ms)
         self.reported = self._known.reported
         self.last_told = self._known.last_told
+        self.vitals = self._known.vitals
         self._trouble = Trouble(structlog.get_logger().bind(status_topic=config.router.status_topic))
 
     def start(self) -> None:

@@ -4,7 +4,7 @@ A record of the status topic has the key ``group/instance/part`` and a JSON valu
 
     {"version": 1, "group": "delay-router", "instance": "router-0", "kernel": "native", "partitions": [
      {"topic": "orders.delay", "partition": 0, "state": "active", "pending": 17, ..., "by_due": [0, 2, ...],
-      "spread": {"1": 2, ...}, "by_target": {"orders": 17}}]}
+      "spread": {"1": 2, ...}, "by_target": {"orders": 17}}], "vitals": {"version": "0.2.0", "host": "one", ...}}
 
 ``spread`` is ``by_due`` with more ranges; empty ranges, which are most of them as a rule, are left out. ``attempts`` is
 there where attempts are counted.
@@ -47,19 +47,35 @@ SILENT_MS: Final = 3_000
 MAX_REPORT_BYTES: Final = 4 << 20
 _MAX_WHY: Final = 500
 _NOT_REPORTED: Final = frozenset(
-    {"watermark", "by_target", "held_by_target", "hidden_s", "in_doubt", "spread", "lateness", "masked", "attempts"}
+    {"watermark", "by_target", "held_by_target", "hidden_s", "in_doubt", "spread", "lateness", "lateness_ever"}
+    | {"masked", "attempts"}
 )
 _PLAIN: Final = tuple(each.name for each in fields(PartitionStatus) if each.name not in _NOT_REPORTED)
 _NUMBERS: Final = tuple(name for name in _PLAIN if name not in {"topic", "state", "why", "by_due"})
 _KEY: Final = re.compile(r"(?P<group>.+)/(?P<instance>[^/]+)/[0-9]+", re.DOTALL)
 
 
+class Vitals(NamedTuple):
+    """The process of a router: its version, host and start, the cores that it uses, and its resident memory."""
+
+    version: str
+    host: str
+    since_ms: int | None
+    cpu_cores: float | None
+    memory_bytes: int | None
+
+    def plain(self) -> dict[str, Any]:
+        """Return every field as a JSON value."""
+        return dict(zip(self._fields, self, strict=True))
+
+
 class RouterReport(NamedTuple):
-    """One part of a router's report; ``kernel`` is empty where the router is too old to report it."""
+    """One part of a router's report; ``kernel`` and ``vitals`` are empty where the router is too old to report them."""
 
     instance: str
     kernel: str
     statuses: list[PartitionStatus]
+    vitals: Vitals | None = None
 
 
 class Reported(NamedTuple):
@@ -85,6 +101,11 @@ def encode_report(group: str, instance: str, kernel: str, statuses: Iterable[Par
     return [json.dumps(part, separators=(",", ":")).encode() for part in parts]
 
 
+def with_vitals(part: bytes, vitals: Vitals) -> bytes:
+    """Return a part of a report with vitals, which differ each time, while the rest may be the same as before."""
+    return part[:-1] + b',"vitals":' + json.dumps(vitals.plain(), separators=(",", ":")).encode() + b"}"
+
+
 def decode_report(key: bytes | None, value: bytes, group: str) -> RouterReport | None:
     """Return a part of a report, None for a part of another group; raise FormatError when it cannot be understood."""
     match = _KEY.fullmatch((key or b"").decode("utf-8", "replace"))
@@ -97,7 +118,10 @@ def decode_report(key: bytes | None, value: bytes, group: str) -> RouterReport |
         if plain["version"] != VERSION:
             raise FormatError(f"version {plain['version']!r} is not known here (known: {VERSION})")
         return RouterReport(
-            match["instance"], str(plain.get("kernel", "")), [_status(each) for each in plain["partitions"]]
+            match["instance"],
+            str(plain.get("kernel", "")),
+            [_status(each) for each in plain["partitions"]],
+            _vitals(plain.get("vitals")),
         )
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise FormatError(f"not readable as a report: {error!r}") from None
@@ -107,8 +131,8 @@ def _plain(status: PartitionStatus) -> dict[str, Any]:
     plain = {name: getattr(status, name) for name in _PLAIN}
     plain["why"] = status.why[:_MAX_WHY]
     spread = {place: count for place, count in enumerate(status.spread) if count}
-    by_target, lateness = dict(status.by_target), status.lateness
-    plain |= {"watermark": status.watermark, "by_target": by_target, "spread": spread, "lateness": lateness}
+    plain |= {"watermark": status.watermark, "by_target": dict(status.by_target), "spread": spread}
+    plain |= {"lateness": status.lateness, "lateness_ever": status.lateness_ever}
     return plain if status.attempts is None else plain | {"attempts": status.attempts.plain()}
 
 
@@ -126,10 +150,24 @@ def _status(plain: Mapping[str, Any]) -> PartitionStatus:
         by_due=tuple(int(count) for count in plain["by_due"]),
         spread=_spread(plain.get("spread", {})),
         lateness=_lateness(plain.get("lateness", ())),
+        lateness_ever=_lateness(plain.get("lateness_ever", ())),
         attempts=_attempts(plain.get("attempts")),
         **known,
         watermark=None if watermark is None else Position(int(watermark[0]), int(watermark[1])),
         by_target=tuple((str(target), int(count)) for target, count in plain["by_target"].items()),
+    )
+
+
+def _vitals(plain: Mapping[str, Any] | None) -> Vitals | None:
+    if plain is None:
+        return None
+    since_ms, cores, memory = (plain.get(name) for name in ("since_ms", "cpu_cores", "memory_bytes"))
+    return Vitals(
+        str(plain.get("version", "")),
+        str(plain.get("host", "")),
+        None if since_ms is None else int(since_ms),
+        None if cores is None else float(cores),
+        None if memory is None else int(memory),
     )
 
 
@@ -173,14 +211,18 @@ class GroupReports:
         self._group = group
         self._parts: dict[bytes, _Part] = {}
 
-    def add(self, key: bytes | None, value: bytes | None, at_ms: int, offset: int) -> None:
-        """Take in a record of the status topic; raise FormatError, with nothing changed, when it is not a report."""
+    def add(self, key: bytes | None, value: bytes | None, at_ms: int, offset: int) -> RouterReport | None:
+        """Take in a record of the status topic; return it where it is a part of a report of the group.
+
+        Raise FormatError, with nothing changed, when it cannot be understood.
+        """
         if value is None:
             self._parts.pop(key or b"", None)
-            return
+            return None
         found = decode_report(key, value, self._group)
         if found is not None:
             self._parts[key or b""] = _Part(found, at_ms, offset)
+        return found
 
     def forget(self, now_ms: int) -> None:
         """Drop the parts that are too old to count, except those with the last report of a partition."""
@@ -203,6 +245,11 @@ class GroupReports:
             if now_ms - part.at_ms <= STALE_MS:
                 for status in part.report.statuses:
                     yield Reported(status, part.report.instance, part.at_ms, part.offset)
+
+    def vitals(self) -> dict[str, Vitals]:
+        """Return what each router has last told of its process, by its name."""
+        told = sorted(self._parts.values(), key=lambda each: each.offset)
+        return {each.report.instance: each.report.vitals for each in told if each.report.vitals is not None}
 
     def kernels(self, now_ms: int) -> dict[str, str]:
         """Return the kernel of each router that has reported lately and is not known to be gone."""

@@ -35,6 +35,7 @@ def test_the_last_minutes_are_counted_and_nothing_before(seed: int) -> None:
         known = [each for period, found in batches for each in found if period >= now_ms // RECENT_MS - 1]
         within = [sum(each <= bound_ms for each in known) for bound_ms in LATENESS_BOUNDS_MS]
         assert recent.counts(now_ms) == (*within, len(known))
+        assert recent.ever[-1] == sum(len(found) for _, found in batches)
     assert set(recent.counts(now_ms + 2 * RECENT_MS)) == {0}
 
 

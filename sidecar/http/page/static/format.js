@@ -38,7 +38,23 @@ export function moment(ms) {
   return new Date(ms).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" });
 }
 
-/** The same as a field for a date and a time takes it, to the second. */
+/** `04:12 GMT+1`: a minute of the last hours, in the time zone of this browser. */
+export const clockTime = (ms) => new Date(ms).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", timeZoneName: "short" });
+
+const BYTES = [
+  ["GiB", 2 ** 30],
+  ["MiB", 2 ** 20],
+  ["KiB", 2 ** 10],
+];
+
+/** `312 MiB`, `1.4 GiB`: three digits at most. */
+export function bytes(number) {
+  const [unit, size] = BYTES.find(([, least]) => number >= least) ?? ["B", 1];
+  const value = number / size;
+  return `${value < 10 ? Math.round(value * 10) / 10 : Math.round(value)}\u00a0${unit}`;
+}
+
+/** A moment as a field for a date and a time takes it, to the second. */
 export function fieldText(ms) {
   const own = new Date(ms);
   return new Date(ms - own.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);

@@ -10,10 +10,11 @@ import * as pending from "./view-pending.js";
 import * as policies from "./view-policies.js";
 import * as rejected from "./view-rejected.js";
 import * as retries from "./view-retries.js";
+import * as routers from "./view-routers.js";
 import * as topic from "./view-topic.js";
 import * as topics from "./view-topics.js";
 
-const VIEWS = { topics, topic, retries, pending, find, rejected, policies };
+const VIEWS = { topics, topic, retries, pending, find, rejected, policies, routers };
 const UNAUTHORIZED = 401;
 // Beyond it numbers are called old.
 const OLD_MS = 10_000;

@@ -93,30 +93,41 @@ const bar = (part, tone) =>
 
 /**
  * Upright bars side by side, one for each step of time: `name(place)` says in words which, and `href(place)` where those
- * records are listed. The whole is one stop of the Tab key, at its largest bar.
+ * records are listed.
  */
 export function columns(label, counts, name, href, [first, last]) {
-  const most = Math.max(1, ...counts);
-  const height = (records) => (records ? Math.max(2, (40 * records) / most) : 0);
   const total = counts.reduce((sum, records) => sum + records, 0);
   const largest = counts.indexOf(Math.max(...counts));
   const told = total ? `${count(total)} in all, most ${name(largest)}: ${count(counts[largest])}` : "nothing";
+  return steps({ label, told, values: counts, largest, shown: count, name, href, first, last });
+}
+
+/**
+ * The same for any values, where null is not known. The whole is one stop of the Tab key, at its largest bar. `told` says
+ * it all in a line, and `shown` writes a value.
+ */
+export function steps({ label, told, values, largest, shown, name, href = null, first, last }) {
+  const most = Math.max(1, ...values);
+  const height = (value) => (value ? Math.max(2, (40 * value) / most) : 0);
+  const bar = (value, place) => {
+    const says = `${name(place)}: ${value === null ? "not known" : shown(value)}`;
+    const about = { class: "step", tabindex: place === Math.max(0, largest) ? 0 : -1, "aria-label": says };
+    return drawn(
+      href ? "a" : "g",
+      href ? { ...about, href: href(place) } : { ...about, role: "img" },
+      drawn("title", {}, says),
+      drawn("rect", { class: "reach", x: place, width: 1, height: 40 }),
+      drawn("rect", { class: "filled", x: place + 0.1, y: 40 - height(value), width: 0.8, height: height(value) }),
+    );
+  };
   return element(
     "figure",
     { class: "steps-drawn" },
     drawn(
       "svg",
-      { viewBox: `0 0 ${counts.length} 40`, preserveAspectRatio: "none", role: "group", "aria-label": `${label}: ${told}; arrow keys go from bar to bar` },
-      drawn("rect", { class: "trough", width: counts.length, height: 40 }),
-      counts.map((records, place) =>
-        drawn(
-          "a",
-          { class: "step", href: href(place), tabindex: place === Math.max(0, largest) ? 0 : -1, "aria-label": `${name(place)}: ${count(records)}` },
-          drawn("title", {}, `${name(place)}: ${count(records)}`),
-          drawn("rect", { class: "reach", x: place, width: 1, height: 40 }),
-          drawn("rect", { class: "filled", x: place + 0.1, y: 40 - height(records), width: 0.8, height: height(records) }),
-        ),
-      ),
+      { viewBox: `0 0 ${values.length} 40`, preserveAspectRatio: "none", role: "group", "aria-label": `${label}: ${told}; arrow keys go from bar to bar` },
+      drawn("rect", { class: "trough", width: values.length, height: 40 }),
+      values.map(bar),
     ),
     element("figcaption", {}, element("span", {}, first), element("span", {}, told), element("span", {}, last)),
   );

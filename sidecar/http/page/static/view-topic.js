@@ -4,6 +4,7 @@ import { ask, nowMs } from "./api.js";
 import { element } from "./dom.js";
 import { count, countdown, duration, moment } from "./format.js";
 import { badge, bars, changeButton, columns, stateTone, table, tile } from "./parts.js";
+import { pastOf, pastSection } from "./past.js";
 import { addressOf } from "./view-pending.js";
 import { addressOf as retriesOf } from "./view-retries.js";
 import { firstDue, late, notIndexed, stateOf, sum } from "./view-topics.js";
@@ -13,16 +14,17 @@ export const everyMs = 2_000;
 
 export async function load([name]) {
   const path = `/topics/${encodeURIComponent(name)}`;
-  const [topic, pending, holds, policies] = await Promise.all([
+  const [topic, pending, holds, policies, past] = await Promise.all([
     ask(path),
     ask(`${path}/pending`),
     ask(`${path}/policy`),
     ask("/policies"),
+    pastOf(name),
   ]);
-  return { topic, pending, values: holds.values, policies: policies.policies };
+  return { topic, pending, past, values: holds.values, policies: policies.policies };
 }
 
-export function render({ topic, pending, values, policies }, { mayChange }) {
+export function render({ topic, pending, past, values, policies }, { mayChange }) {
   const held = sum(topic.partitions, "held");
   const { paused, drained } = topic;
   return element(
@@ -57,6 +59,7 @@ export function render({ topic, pending, values, policies }, { mayChange }) {
       element("a", { href: addressOf(topic.topic) }, "List the pending schedules"),
       topic.retries ? element("a", { href: retriesOf(topic.topic) }, "Attempts, and what is exhausted") : null,
     ),
+    pastSection(past),
     element("section", { class: "panel" }, element("h2", {}, "Due in the next hour, by minute"), nextHour(topic.topic, pending)),
     element("section", { class: "panel" }, element("h2", {}, "Due in the next week, by hour"), nextWeek(topic.topic, pending)),
     element("section", {}, element("h2", {}, "Partitions"), partitionTable(topic)),

@@ -5,6 +5,7 @@ import { element } from "./dom.js";
 import { count, countdown, duration } from "./format.js";
 import { Places, fields, isNamed, sorted, wishesOf } from "./list.js";
 import { badge, changeButton, stateTone, table, tile } from "./parts.js";
+import { pastOf, pastSection } from "./past.js";
 
 export const title = "Topics";
 export const everyMs = 2_000;
@@ -19,12 +20,12 @@ const LATE_MS = 60_000;
 const places = new Places();
 
 export async function load() {
-  const status = await ask("/topics");
+  const [status, past] = await Promise.all([ask("/topics"), pastOf()]);
   if (Date.now() - countedMs > COUNT_EVERY_MS) {
     countedMs = Date.now();
     void countRejected();
   }
-  return status;
+  return { ...status, past };
 }
 
 async function countRejected() {
@@ -42,7 +43,7 @@ async function countRejected() {
   }
 }
 
-export function render({ topics, instances, kernels }, { mayChange }, asked) {
+export function render({ topics, instances, kernels, past }, { mayChange }, asked) {
   const all = topics.flatMap((topic) => topic.partitions);
   const unserved = all.filter((each) => each.state === "unserved").length;
   const held = sum(all, "held");
@@ -58,9 +59,10 @@ export function render({ topics, instances, kernels }, { mayChange }, asked) {
       tile("Held", count(held), held ? "fair" : "", held ? "due, and waiting for their target" : null),
       rejectedTile(topics),
       tile("Unserved", count(unserved), unserved ? "bad" : "", `of ${count(all.length)} partitions`),
-      tile("Routers", count(instances.length), instances.length ? "" : "bad", kernelsNote(kernels)),
+      tile("Routers", element("a", { href: "#routers" }, count(instances.length)), instances.length ? "" : "bad", kernelsNote(kernels)),
     ),
     topicList(topics, wishesOf(asked), mayChange),
+    pastSection(past),
   );
 }
 

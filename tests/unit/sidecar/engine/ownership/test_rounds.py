@@ -65,6 +65,7 @@ class Owned:
         self.waits: list[tuple[float, ...]] = []
         self.began_s: list[float] = []
         self.planned: list[tuple[int, int, int]] = []
+        self.released = 0
         self.lateness: list[tuple[Sequence[int], int]] = []
         self.bad: list[BadBatch] = []
 
@@ -363,6 +364,7 @@ def test_the_records_of_a_committed_transaction_are_counted(scene: Scene) -> Non
     assert scene.counted("transactions_total", outcome="aborted") == 2
     assert scene.counted("transaction_seconds_sum") == pytest.approx(0.3)
     assert scene.counted("records_released_total", target="out") == 2
+    assert scene.owned.released == 3
     assert scene.counted("records_rejected_total", reason="EXPIRED") == 1
     assert scene.counted("receipts_total", outcome="cancelled") == 1
     assert scene.counted("records_cancelled_total") == 2

@@ -24,6 +24,8 @@ from sidecar.operations.status.answers import (
     StatusAnswer,
     TopicAnswer,
 )
+from sidecar.operations.watching.history import HistoryAnswer
+from sidecar.operations.watching.routers import RoutersAnswer
 from sidecar.policies.policy import DEFAULT, Scope, ScopeKind, keys_in, policy_of, target_scope, topic_scope
 from tests.support.admin_api import OPERATE, PRODUCE, READ, SEES, Api
 
@@ -72,6 +74,19 @@ def test_pending_and_records(api: Api) -> None:
     assert "is not a delay topic" in get(api, "/topics/nothing/ids/order-7", 404)["detail"]
     furthest = get(api, f"/topics/d/partitions/0/records/{2**63 - 1}")
     assert furthest["offset"] == 2**63 - 1
+
+
+def test_routers_and_the_last_hour(api: Api) -> None:
+    assert RoutersAnswer.model_validate(get(api, "/routers")) == api.operations.routers()
+    for path, topic in (("/history", ""), ("/topics/d/history", "d")):
+        assert HistoryAnswer.model_validate(get(api, path)) == api.operations.history(topic)
+    get(api, "/topics/nothing/history", 404)
+
+
+def test_a_command_keeps_no_hour(api: Api) -> None:
+    told = desk.Operations.history(api.operations, "d")
+    assert told.minutes == ()
+    assert "keeps the last hour" in told.why
 
 
 def test_schedules_one_by_one(api: Api) -> None:

@@ -1,5 +1,6 @@
 """Counts of rejected records by code, against the records that were put in."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Self
@@ -130,7 +131,7 @@ def test_a_call_goes_on_where_the_one_before_had_no_more_time(monkeypatch: pytes
     counts, topics = counts_of("d", "e")
     rejected.there |= {each.rejected: {0: range(1)} for each in topics}
     times = iter([0.0, 1.0, 9.0, 10.0, 11.0])
-    monkeypatch.setattr(module.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(time, "monotonic", lambda: next(times))
     assert list(counts.of_each(topics)) == ["d"]
     assert list(counts.of_each(topics)) == ["d", "e"]
     assert rejected.reads == ["d.rejected", "e.rejected"]

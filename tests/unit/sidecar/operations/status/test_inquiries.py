@@ -14,7 +14,7 @@ from sidecar.kafka.client.admin import LogOffset, TopicFacts
 from sidecar.operations.status import inquiries
 from sidecar.operations.status.answers import UNSERVED
 from sidecar.operations.status.inquiries import GroupInquiries
-from sidecar.operations.status.reports import Reported
+from sidecar.operations.status.reports import Reported, Vitals
 from sidecar.policies.table import WITHOUT_POLICIES
 
 NAMES = ("a", "b", "c")
@@ -49,6 +49,9 @@ class FakeReports:
 
     def reported(self) -> tuple[list[Reported], dict[str, str]]:
         return self._lately, {"r": "native"}
+
+    def vitals(self) -> dict[str, Vitals]:
+        return {}
 
     def last_told(self) -> dict[Place, Reported]:
         return self._last

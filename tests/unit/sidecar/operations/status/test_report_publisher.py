@@ -17,6 +17,7 @@ from sidecar.kafka.client import clients
 from sidecar.kafka.client.admin import Denied, TopicFacts
 from sidecar.operations.status import report_publisher, reports
 from sidecar.operations.status.report_publisher import ReportPublisher, instance_name
+from sidecar.operations.status.reports import Vitals
 
 CONFIG = Config.model_validate(
     {"kafka": {"bootstrap.servers": "b:1"}, "router": {"instance_id": "r/1", "status_topic": "s"}}
@@ -31,12 +32,14 @@ class Broker:
         self.found: TopicFacts | Denied | None = FACTS
         self.fails = False
         self.last_states: list[str] = []
+        self.last_vitals: dict[str, Any] = {}
         self.written: list[tuple[float, bytes, list[int]]] = []
         self._waiting: list[Callable[..., None]] = []
 
     def produce(self, topic: str, value: bytes, key: bytes, partition: int, on_delivery: Callable[..., None]) -> None:
         assert (topic, partition) == ("s", 0)
         told = json.loads(value)["partitions"]
+        self.last_vitals = json.loads(value)["vitals"]
         numbers = [each["partition"] for each in told]
         self.last_states = [each["state"] for each in told]
         self.written.append((time.monotonic(), key, numbers))
@@ -69,8 +72,10 @@ class Running:
     def __init__(self) -> None:
         self.statuses = [PartitionStatus("d", 0, PartitionState.ACTIVE)]
         self.ends = False
+        self.vitals = Vitals("0.2.0", "one", 5, 0.25, 7)
         client: Any = None
-        self.publisher = ReportPublisher(CONFIG, client, lambda: self.statuses, "r", "native", lambda: self.ends)
+        asked = (lambda: self.statuses), "r", "native", (lambda: self.ends), (lambda: self.vitals)
+        self.publisher = ReportPublisher(CONFIG, client, *asked)
 
 
 @pytest.fixture
@@ -94,6 +99,11 @@ def test_it_reports_what_changes_at_once_and_what_does_not_now_and_then(broker: 
     until(lambda: len(broker.written) >= 3)
     times = [at for at, _, _ in broker.written]
     assert min(two - one for one, two in pairwise(times)) > 0.4
+    before = len(broker.written)
+    # Vitals, which always differ, are no news by themselves.
+    running.vitals = Vitals("0.2.0", "one", 5, 0.75, 7)
+    until(lambda: broker.last_vitals["cpu_cores"] == 0.75)
+    assert len(broker.written) <= before + 2
     before = len(broker.written)
     running.statuses = [PartitionStatus("d", number, PartitionState.ACTIVE) for number in (0, 1)]
     until(lambda: broker.written[-1][2] == [0, 1])

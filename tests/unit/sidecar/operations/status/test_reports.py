@@ -28,11 +28,13 @@ from sidecar.operations.status.reports import (
     STALE_MS,
     GroupReports,
     Reported,
+    Vitals,
     best,
     decode_report,
     encode_report,
     report_key,
     targets_of,
+    with_vitals,
 )
 
 STATUS = PartitionStatus(
@@ -50,7 +52,9 @@ STATUS = PartitionStatus(
     snapshot_bytes=512,
     by_due=(1, 0, 16, 0, 0, 0, 0, 0, 0, 0),
     spread=(1, 0, 10, 0, 6, *(0 for _ in SPREAD_BOUNDS_MS[4:])),
+    released=40,
     lateness=tuple(range(len(LATENESS_BOUNDS_MS) + 1)),
+    lateness_ever=tuple(range(3, len(LATENESS_BOUNDS_MS) + 4)),
     needed_from=80,
     retention_ms=-1,
     by_target=(("orders", 16), (OTHERS, 1)),
@@ -123,6 +127,21 @@ def test_what_a_newer_router_adds_is_passed_over() -> None:
     plain["partitions"][0] |= {"state": "resting", "more": 1}
     (found,) = decoded(json.dumps(plain).encode())
     assert (found.state, found.pending) == (PartitionState.WAITING, 17)
+
+
+def test_vitals_are_those_that_the_router_told_last() -> None:
+    vitals = Vitals("0.2.0", "one", 5, 0.25, 7)
+    (part,) = encode_report("group/with/slashes", "router-0", "native", [STATUS])
+    known = GroupReports("group/with/slashes")
+    known.add(KEY, part, 1_000, 0)
+    assert known.vitals() == {}, "a router that is too old tells none"
+    told = known.add(KEY, with_vitals(part, vitals), 1_000, 1)
+    assert told is not None
+    assert (told.statuses, told.vitals, known.vitals()) == ([STATUS], vitals, {"router-0": vitals})
+    known.add(KEY, part[:-1] + b',"vitals":{"newer":1}}', 1_000, 2)
+    assert known.vitals() == {"router-0": Vitals("", "", None, None, None)}
+    with pytest.raises(FormatError):
+        known.add(KEY, part[:-1] + b',"vitals":{"since_ms":"soon"}}', 1_000, 3)
 
 
 def test_the_kernel_is_that_of_the_router_and_none_of_one_that_does_not_tell() -> None:
