@@ -125,6 +125,26 @@ def following(recurrence: Recurrence, zone: tzinfo, last: Occurrence, missed_ms:
     return found if found.due_ms <= min(recurrence.until_ms, INT64_MAX) else None
 
 
+def upcoming(recurrence: Recurrence, zone: tzinfo, due_ms: int, most: int) -> list[int]:
+    """Return when this occurrence, due at ``due_ms``, and the ones after it are due, ``most`` of them.
+
+    They are foreseen by the present rules of the zone, and as if none was missed.
+
+    >>> from datetime import timezone
+    >>> upcoming(Recurrence(cron="0 8 * * *", times=2), timezone.utc, 0, 5)
+    [28800000, 115200000]
+    """
+    number = 1 if recurrence.occurrence is None else recurrence.occurrence.number
+    left = min(most, recurrence.times - number + 1)
+    next_ms = first_match_ms(recurrence.cron, zone, due_ms) if recurrence.begins else due_ms
+    found: list[int] = []
+    while next_ms is not None and next_ms <= recurrence.until_ms and len(found) < left:
+        found.append(next_ms)
+        period_ms = recurrence.period_ms
+        next_ms = next_ms + period_ms if period_ms else first_match_ms(recurrence.cron, zone, next_ms + 1)
+    return found
+
+
 def record_of(
     record: Record, occurrence: Occurrence, source: str, key: bytes, now_ms: int, asked_ms: int = NOBODY_ASKED
 ) -> Record:

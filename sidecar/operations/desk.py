@@ -162,9 +162,12 @@ class Operations:
         """Return everything that was found of an id: pending, in receipts, rejected, and in targets."""
         return self._group.find(topic, deliver_id)
 
-    def schedules(self, wanted: ScheduleFilter, begin: str, most: int) -> SchedulesAnswer:
-        """Return a page of pending schedules, from the end of the page before or from the first schedule."""
-        return self._group.schedules(wanted, begin, most)
+    def schedules(self, wanted: ScheduleFilter, begin: str, most: int, upcoming: int = 0) -> SchedulesAnswer:
+        """Return a page of pending schedules, from the end of the page before or from the first schedule.
+
+        Each recurring one has its next ``upcoming`` due times.
+        """
+        return self._group.schedules(wanted, begin, most, upcoming)
 
     def cancel_or_move(self, topic: str, order: ControlOrder, wait_s: float = WAIT_S) -> ReceiptAnswer:
         """Cancel or move pending schedules as :func:`sidecar.operations.controls.ordering.carry_out` does."""

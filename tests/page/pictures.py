@@ -101,7 +101,7 @@ class Group(FakeOperations):
             attempt=attempt if topic == RETRIES else None,
         )
 
-    def schedules(self, wanted: ScheduleFilter, begin: str, most: int) -> SchedulesAnswer:
+    def schedules(self, wanted: ScheduleFilter, begin: str, most: int, upcoming: int = 0) -> SchedulesAnswer:
         found = tuple(
             ScheduleAnswer(
                 partition=number % 3,

@@ -9,9 +9,12 @@ import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
+from index.protocol.recurring import Occurrence, Recurrence
 from sidecar.config.model import Config
 from sidecar.http.api.server import AdminApi
-from sidecar.operations.status.answers import PartitionAnswer, StatusAnswer, TopicAnswer
+from sidecar.operations.finding.wanted import Pending, ScheduleFilter, SchedulePage
+from sidecar.operations.status.answers import PartitionAnswer, SchedulesAnswer, StatusAnswer, TopicAnswer
+from sidecar.operations.status.inquiries import schedules_answer
 from tests.page.browser import Browser, browser
 from tests.support.admin_api import OPERATE, FakeOperations
 
@@ -19,18 +22,30 @@ TOPICS: Final = 300
 ALL: Final = f"tbody tr:nth-child({TOPICS})"
 """The last row: the driver takes long to look at each."""
 
+DUE_MS: Final = 1_893_486_600_000
+"""2030-01-01 09:30 in Berlin, a Tuesday."""
+
 FIRST_VIEW_S: Final = 10.0
 """Far more than the aim of 1 s, which `tests.bench.page` measures: this machine may be busy."""
 
 
 class Many(FakeOperations):
-    """Operations with TOPICS delay topics; number 7 is not served, and of number 9 records are held."""
+    """Operations with TOPICS delay topics; number 7 is not served, and of number 9 records are held.
+
+    The schedules of each recur.
+    """
 
     turn = 0
 
     def status(self, topic: str = "") -> StatusAnswer:
         wanted = (each for each in enumerate(self.topics) if topic in ("", each[1]))
         return StatusAnswer(topics=tuple(self._topic(*each) for each in wanted), instances=("one",))
+
+    def schedules(self, wanted: ScheduleFilter, begin: str, most: int, upcoming: int = 0) -> SchedulesAnswer:
+        self.wanted = wanted
+        recurrence = Recurrence(cron="30 9 * * 1-5", zone="Europe/Berlin", occurrence=Occurrence(3, 8, DUE_MS))
+        found = Pending(DUE_MS, 0, 7, ("out",), b"report", 3, None, None, recurrence)
+        return schedules_answer(wanted.topic, SchedulePage([found], None), upcoming)
 
     def _topic(self, number: int, name: str) -> TopicAnswer:
         state = "unserved" if number == 7 else "active"
@@ -163,3 +178,21 @@ def test_the_last_hour_of_all_topics_and_of_one(window: Browser) -> None:
     window.driver.execute_script("arguments[0].querySelector('.step[tabindex=\"0\"]').focus()", released)
     window.press(Keys.ARROW_LEFT)
     assert window.script("return document.activeElement.getAttribute('aria-label')").endswith(": not known")
+
+
+def test_a_recurring_schedule_shows_its_rule_and_its_next_five_times(
+    window: Browser, chromium: tuple[Browser, Many]
+) -> None:
+    window.go("#pending/us.topic-000")
+    row = window.wait("tbody tr", "30 9 * * 1-5 in Europe/Berlin").text
+    assert "number 8 of the series us.topic-000/0/3" in row
+    times = [each.text for each in window.all(".next-times li")]
+    assert len(times) == 5
+    # Friday to Monday: the weekend is left out. The browser of the tests is in UTC.
+    assert ["Jan 4" in times[3], "Jan 7" in times[4]] == [True, True]
+    assert all("8:30:00 AM UTC" in each for each in times)
+    window.wait("#recurring").click()
+    window.press(Keys.ENTER)
+    window.wait("#recurring:checked")
+    _, group = chromium
+    assert group.wanted == ScheduleFilter("us.topic-000", recurring=True)

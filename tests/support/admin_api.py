@@ -195,7 +195,7 @@ class FakeOperations(Operations):
         trace = IdTrace(fate=Fate.RELEASED, place="out/0/7", at_ms=1_000, why=f"{topic}/0/3", source=f"{topic}/0/3")
         return IdAnswer(topic=topic, id=deliver_id.decode(), traces=(trace,))
 
-    def schedules(self, wanted: ScheduleFilter, begin: str, most: int) -> SchedulesAnswer:
+    def schedules(self, wanted: ScheduleFilter, begin: str, most: int, upcoming: int = 0) -> SchedulesAnswer:
         """Return at most ``most`` of SCHEDULES schedules, due one after the other, from the end of the page before."""
         self.before()
         self.wanted = wanted

@@ -153,7 +153,7 @@ _INNER: dict[str, frozenset[str]] = {
     # The operator's desk, and the ways to it.
     "operations.finding": _KAFKA | {"config"},
     "operations.controls": _KAFKA | {"config"},
-    "operations.status": _KAFKA | {"operations.finding", "engine.ownership", "policies", "config"},
+    "operations.status": _KAFKA | {"operations.finding", "engine.ownership", "policies", "zones", "config"},
     "operations.watching": frozenset({"operations.status", "engine.ownership"}),
     "operations.rejected": _KAFKA | {"engine.release", "config"},
     "operations.verifying": _KAFKA | {"cluster.topics", "config"},

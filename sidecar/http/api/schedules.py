@@ -20,6 +20,7 @@ from sidecar.operations.status.answers import Answer, SchedulesAnswer
 
 MOST_LISTED: Final = 500
 MOST_PARTITIONS: Final = 1_000_000
+MOST_UPCOMING: Final = 5
 MAX_KEY_CHARACTERS: Final = 1_024
 WAIT_S: Final = 8.0
 """Wait for a receipt; shorter than the time of a call, so that the caller learns that no receipt has come."""
@@ -32,6 +33,10 @@ _Key = Annotated[
     str | None, Query(max_length=MAX_KEY_CHARACTERS, description="With this key; only with a +payload token")
 ]
 _Most = Annotated[int, Query(ge=1, le=MOST_LISTED)]
+_Upcoming = Annotated[int, Query(ge=0, le=MOST_UPCOMING, description="Due times to foresee of each recurring one")]
+_Recurring = Annotated[
+    str | None, Query(pattern="^(true|false)$", description="true: only occurrences of recurring schedules")
+]
 _Begin = Annotated[
     str | None, Query(alias="from", pattern=f"^{PLACE.pattern}$", description="next_from of the page before")
 ]
@@ -91,13 +96,14 @@ def routes(backend: Backend) -> APIRouter:
         wanted: Annotated[ScheduleFilter, Depends(_wanted)],
         limit: _Most = 100,
         begin: _Begin = None,
+        upcoming: _Upcoming = 0,
     ) -> Response:
         """Pending schedules of a delay topic: with ids, and keys for a +payload token; without values and headers."""
         backend.require_topic(wanted.topic)
         sees_payload = request.state.caller.sees_payload
         if wanted.key is not None and not sees_payload:
             raise Refusal(HTTPStatus.FORBIDDEN, "this token may not see the content of records: keys are for +payload")
-        page = await backend.ask(operations.schedules, wanted, begin or "", limit)
+        page = await backend.ask(operations.schedules, wanted, begin or "", limit, upcoming)
         shown = page.schedules if sees_payload else tuple(each.without_key() for each in page.schedules)
         return bodies.whole(page.model_copy(update={"schedules": shown}))
 
@@ -156,6 +162,7 @@ def _wanted(
     due_to_ms: _To = None,
     target: _Target = None,
     key: _Key = None,
+    recurring: _Recurring = None,
 ) -> ScheduleFilter:
     """Return the conditions of a query."""
     return ScheduleFilter(
@@ -165,6 +172,7 @@ def _wanted(
         milliseconds(due_to_ms),
         target or "",
         None if key is None else key.encode(),
+        recurring == "true",
     )
 
 

@@ -106,7 +106,7 @@ class ApiClient:
         """Answer ``Operations.find``."""
         return self._ask(IdAnswer, f"/topics/{_quoted(topic)}/ids/{quote(deliver_id.decode())}")
 
-    def schedules(self, wanted: "ScheduleFilter", begin: str, most: int) -> SchedulesAnswer:
+    def schedules(self, wanted: "ScheduleFilter", begin: str, most: int, upcoming: int = 0) -> SchedulesAnswer:
         """Answer ``Operations.schedules``."""
         asked: dict[str, object] = {
             "id": None if wanted.deliver_id is None else wanted.deliver_id.decode(),
@@ -114,7 +114,9 @@ class ApiClient:
             "due_to_ms": wanted.due_to_ms,
             "target": wanted.target or None,
             "key": None if wanted.key is None else wanted.key.decode(),
+            "recurring": "true" if wanted.recurring else None,
             "limit": most,
+            "upcoming": upcoming or None,
             "from": begin or None,
         }
         return self._ask(SchedulesAnswer, _with_query(f"/topics/{_quoted(wanted.topic)}/schedules", asked))

@@ -25,7 +25,8 @@ from index.named.names import hash_of
 from index.pending.progress import BEFORE_ALL, Position
 from index.protocol.headers import HeaderRole
 from index.protocol.record import Record
-from index.protocol.schedule import Schedule
+from index.protocol.recurring import recurrence_of
+from index.protocol.schedule import Rejection, Schedule
 from sidecar.operations.finding.cache import IdBlocks, Log
 from sidecar.operations.finding.store import Allowance, StoredPartition
 from sidecar.operations.finding.wanted import PagePlace, Pending, ScheduleFilter
@@ -288,6 +289,10 @@ class Walk:
         if not self.wanted.takes(schedule, record, told.due_ms):
             return
         _, targets, deliver_id, series = told
+        if self.wanted.recurring and series is None:
+            return
+        recurrence = None if series is None else recurrence_of(record.headers)
+        assert not isinstance(recurrence, Rejection), "a series has headers that can be read"
         attempt = None if schedule.attempt is None else schedule.attempt.number
         place = self.partition, offset
-        self.found.append(Pending(told.due_ms, *place, targets, deliver_id, series, record.key, attempt))
+        self.found.append(Pending(told.due_ms, *place, targets, deliver_id, series, record.key, attempt, recurrence))

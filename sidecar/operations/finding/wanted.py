@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, Self
 from index.errors import ConfigError
 from index.pending.progress import BEFORE_ALL, Position
 from index.protocol.record import Record
+from index.protocol.recurring import Recurrence
 from index.protocol.schedule import AT_ONCE, Schedule
 
 PLACE: Final = re.compile(r"[0-9]{1,9}/(?:held|log)/[0-9]{1,18}(?:/[0-9]{1,18}(?:/-1/-1|/[0-9]{1,18}/[0-9]{1,18}))?")
@@ -27,6 +28,8 @@ class ScheduleFilter:
     target: str = ""
     key: bytes | None = None
     """Key of the record that a producer wrote."""
+    recurring: bool = False
+    """True: only occurrences of recurring schedules."""
 
     def takes_due(self, due_ms: int) -> bool:
         """Say whether a schedule of this due time may be wanted."""
@@ -55,7 +58,8 @@ class Pending(NamedTuple):
     """One pending schedule, without value and headers apart from its id.
 
     ``due_ms`` is the timestamp of the record where a schedule named no time. An occurrence of a recurring schedule has
-    in ``series`` the offset of the schedule's first record. ``attempt`` is its number, where attempts are counted.
+    in ``series`` the offset of the schedule's first record, and in ``recurrence`` how it recurs. ``attempt`` is its
+    number, where attempts are counted.
     """
 
     due_ms: int
@@ -66,6 +70,7 @@ class Pending(NamedTuple):
     series: int | None
     key: bytes | None
     attempt: int | None = None
+    recurrence: Recurrence | None = None
 
 
 class PagePlace(NamedTuple):

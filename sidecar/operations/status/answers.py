@@ -203,6 +203,20 @@ class IdAnswer(Answer):
     unread: tuple[str, ...] = ()
 
 
+class RecurrenceAnswer(Answer):
+    """The rule of a recurring schedule, and when it is due next."""
+
+    every_ms: int | None = Field(description="Period; null: by cron")
+    cron: str = Field("", description="Five fields: minute, hour, day of month, month, day of week")
+    zone: str = Field("", description="Time zone of cron")
+    until_ms: int | None = Field(None, description="No occurrence is due after it; null: no end")
+    number: int = Field(description="Number of this occurrence, from 1")
+    times: int | None = Field(None, description="Number of all occurrences; null: no end")
+    next_ms: tuple[int, ...] = Field(
+        (), description="Due times of this occurrence and the next ones, as many as `upcoming` asks for"
+    )
+
+
 class ScheduleAnswer(Answer):
     """One pending schedule; nothing of its value and headers but the id."""
 
@@ -213,6 +227,7 @@ class ScheduleAnswer(Answer):
     id: str | None = Field(None, description="deliver-id of the schedule")
     key: str | None = Field(None, description="Key of its record; null too where the token may not see it")
     series: str | None = Field(None, description="topic/partition/offset of the first record of its recurring schedule")
+    recurrence: RecurrenceAnswer | None = Field(None, description="null: it does not recur")
     attempt: int | None = Field(None, description="Number of its attempt, where its delay topic counts attempts")
 
     def without_key(self) -> Self:

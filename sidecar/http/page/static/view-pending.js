@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { element } from "./dom.js";
-import { dated, fieldText } from "./format.js";
+import { count, dated, fieldText, moment, span } from "./format.js";
 import { table } from "./parts.js";
 
 export const title = "Pending";
@@ -10,19 +10,20 @@ export const title = "Pending";
 export const everyMs = 0;
 
 const AT_ONCE = 50;
+const UPCOMING = 5;
 // What can be asked for, as the API names it; in an address empty is any.
-const ASKED = ["id", "key", "target", "due_from_ms", "due_to_ms"];
+const ASKED = ["id", "key", "target", "due_from_ms", "due_to_ms", "recurring"];
 const TIMES = ["due_from_ms", "due_to_ms"];
 // What stands for bytes that are no text; such an id cannot be sent back as it is.
 const NO_TEXT = "\ufffd";
 
-/** The address is `#pending/topic?id=…&key=…&target=…&due_from_ms=…&due_to_ms=…&from=…`. */
+/** The address is `#pending/topic?id=…&key=…&target=…&due_from_ms=…&due_to_ms=…&recurring=true&from=…`. */
 export async function load([name], asked) {
   const names = name ? [name] : (await ask("/topics")).topics.map(({ topic }) => topic);
   if (names.length !== 1) return { names };
   const [topic] = names;
   const wanted = Object.fromEntries(ASKED.map((each) => [each, asked.get(each) ?? ""]));
-  return { topic, wanted, page: await ask(`/topics/${encodeURIComponent(topic)}/schedules?${queryOf({ limit: AT_ONCE, from: asked.get("from"), ...wanted })}`) };
+  return { topic, wanted, page: await ask(`/topics/${encodeURIComponent(topic)}/schedules?${queryOf({ limit: AT_ONCE, upcoming: UPCOMING, from: asked.get("from"), ...wanted })}`) };
 }
 
 const queryOf = (asked) => new URLSearchParams(Object.entries(asked).filter(([, value]) => value || value === 0));
@@ -71,6 +72,12 @@ const form = (topic, wanted, seesPayload) =>
       "p",
       { class: "line" },
       element("button", { type: "submit" }, "Find"),
+      element(
+        "label",
+        { class: "check" },
+        element("input", { id: "recurring", type: "checkbox", name: "recurring", value: "true", checked: wanted.recurring === "true" }),
+        " Only recurring",
+      ),
       element("a", { href: addressOf(topic) }, "Show all"),
       element("span", { class: "small" }, "What is empty is any; times are of this browser."),
     ),
@@ -100,12 +107,23 @@ const schedulesTable = (topic, { schedules, next_from: from }, mayChange, seesPa
       ["Id", "wide", ({ id }) => id ?? nothing()],
       ...(seesPayload ? [["Key", "wide", ({ key }) => key ?? nothing()]] : []),
       ...(schedules.some(({ attempt }) => attempt !== null) ? [["Attempt", "number", ({ attempt }) => attempt ?? nothing()]] : []),
-      ["Series", "", ({ series }) => series ?? nothing()],
+      ...(schedules.some(({ recurrence }) => recurrence) ? [["Recurs", "wide", recurs]] : []),
       ...(mayChange ? [["Change", "action", (each) => changeButtons(topic, each)]] : []),
     ],
     schedules,
     from === null ? "Nothing is pending that is asked for." : "None so far, and more to look through.",
   );
+
+function recurs({ series, recurrence: rule }) {
+  if (!rule) return nothing();
+  const { every_ms: every, cron, zone, until_ms: until, number, times, next_ms: next } = rule;
+  const end = until === null ? null : `, until ${moment(until)}`;
+  return [
+    element("div", {}, cron ? [element("code", {}, cron), ` in ${zone}`] : `every ${span(every)}`, end),
+    element("div", { class: "small" }, `number ${count(number)}${times === null ? "" : ` of ${count(times)}`} of the series ${series}`),
+    next.length ? element("ol", { class: "small next-times", "aria-label": "due next" }, next.map((ms) => element("li", {}, moment(ms)))) : null,
+  ];
+}
 
 const nothing = () => element("span", { class: "faint" }, "–");
 

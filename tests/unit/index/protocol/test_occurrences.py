@@ -20,6 +20,7 @@ from index.protocol.occurrences import (
     missed_from_ms,
     record_of,
     shortest_period_ms,
+    upcoming,
 )
 from index.protocol.record import Record
 from index.protocol.recurring import Occurrence, Recurrence, recurrence_of
@@ -207,6 +208,39 @@ def _recurrence(record: Record) -> Recurrence:
     found = recurrence_of(record.headers)
     assert isinstance(found, Recurrence)
     return found
+
+
+@pytest.mark.parametrize(
+    "recurrence",
+    [
+        Recurrence(period_ms=7 * MINUTE_MS),
+        Recurrence(cron="*/20 2-4 * * *", zone="Europe/Berlin"),
+        Recurrence(cron="0 9 * * 1-5", zone="Europe/Berlin", times=4),
+        Recurrence(period_ms=DAY_MS, until_ms=1_774_656_000_000 + 2 * DAY_MS),
+    ],
+)
+def test_what_is_foreseen_is_what_follows_one_after_the_other(recurrence: Recurrence) -> None:
+    zone = ZoneInfo(recurrence.zone)
+    # The day before clocks are set forward.
+    due_ms = 1_774_656_000_000
+    expected: list[int] = []
+    number = 2
+    while len(expected) < 5:
+        expected.append(due_ms)
+        last = Occurrence(7, number, due_ms)
+        found = following(recurrence, zone, last, due_ms, due_ms)
+        if found is None:
+            break
+        number, due_ms = number + 1, found.due_ms
+    occurrence = Occurrence(7, 2, 1_774_656_000_000)
+    assert upcoming(recurrence._replace(occurrence=occurrence), zone, occurrence.due_ms, 5) == expected
+    assert upcoming(recurrence._replace(occurrence=occurrence), zone, occurrence.due_ms, 0) == []
+
+
+def test_what_only_begins_is_foreseen_from_its_first_match_on() -> None:
+    daily = Recurrence(cron="0 0 * * *", times=2)
+    assert upcoming(daily, UTC, DAY_MS + 1, 5) == [2 * DAY_MS, 3 * DAY_MS]
+    assert upcoming(daily._replace(until_ms=DAY_MS), UTC, DAY_MS + 1, 5) == []
 
 
 def test_the_next_one_is_the_same_record_with_two_headers_more() -> None:

@@ -96,6 +96,9 @@ def test_schedules_one_by_one(api: Api) -> None:
     assert ([each["offset"] for each in rest["schedules"]], rest["next_from"]) == ([4, 5, 6], None)
     get(api, "/topics/d/schedules?id=order%2F7&due_from_ms=5&due_to_ms=9&target=out")
     assert api.operations.wanted == ScheduleFilter("d", b"order/7", 5, 9, "out")
+    get(api, "/topics/d/schedules?recurring=true&upcoming=5")
+    assert api.operations.wanted == ScheduleFilter("d", recurring=True)
+    get(api, "/topics/d/schedules?upcoming=6", 422)
 
 
 def test_keys_are_for_who_may_see_what_is_in_records(api: Api) -> None:

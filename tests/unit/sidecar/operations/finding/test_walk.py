@@ -17,7 +17,7 @@ from index.pending.progress import BEFORE_ALL, Behind, Position, Progress, Skipp
 from index.protocol.headers import Headers
 from index.protocol.occurrences import record_of
 from index.protocol.record import Record
-from index.protocol.recurring import Occurrence
+from index.protocol.recurring import Occurrence, recurrence_of
 from index.protocol.schedule import Schedule
 from index.rules.retrying import Retry
 from index.rules.rule_history import RuleHistory
@@ -281,7 +281,18 @@ def test_an_occurrence_names_its_series_and_what_recurs_from_now_on_itself() -> 
         walk = Walk(0, state, ScheduleFilter("d"), stored, Allowance(10), None, 10)
         assert walk.read(PagePlace(0)) is None
         shown += [each.series for each in walk.found]
+        ((_, *_, recurrence),) = walk.found
+        assert recurrence == recurrence_of(record.headers)
+        wanted = ScheduleFilter("d", recurring=True)
+        again = Walk(0, state, wanted, stored, Allowance(10), None, 10)
+        assert again.read(PagePlace(0)) is None
+        assert again.found == walk.found
     assert shown == [3, 3]
+
+
+def test_what_does_not_recur_is_left_out_where_only_recurring_ones_are_wanted() -> None:
+    world = World(Random(1), rows=[Row(7, 2_500, "a", b"order-7")])
+    assert _page(world, ScheduleFilter("d", recurring=True), PagePlace(0), 10, None) == ([], None)
 
 
 class _OneRecord(World):
