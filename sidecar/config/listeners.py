@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from sidecar.config.problems import Problems
 from sidecar.config.section import Section
-from sidecar.config.value_types import HostName, ListenAddress
+from sidecar.config.value_types import HostName, ListenAddress, RecordLink, TopicLink
 
 LOCALHOST: Final = "localhost"
 
@@ -66,6 +66,16 @@ class AdminConfig(Listener):
         "the role of the token allows; its own files need no token and hold no data of the cluster.",
     )
 
+    topic_link: TopicLink = Field(
+        "",
+        description="Address of a topic in another console, for links on the page: "
+        "`https://console.example/topics/{topic}`. Empty: no links.",
+    )
+    record_link: RecordLink = Field(
+        "",
+        description="The same of a record: `https://console.example/topics/{topic}?p={partition}&o={offset}`.",
+    )
+
     @property
     def is_on(self) -> bool:
         """Says that there is an admin API."""
@@ -82,6 +92,9 @@ class AdminConfig(Listener):
             raise Problems([(("admin", "tls_client_ca_file"), "has no effect without tls_cert_file and tls_key_file")])
         if self.page and not self.is_on:
             raise Problems([(("admin", "page"), "has no effect without token_file: the page is of the admin API")])
+        for key in ("topic_link", "record_link"):
+            if getattr(self, key) and not self.page:
+                raise Problems([(("admin", key), "has no effect without page")])
         if self.is_on and not self.tls_cert_file and not self.allow_plaintext and not is_loopback(self.host):
             remedy = (
                 "tokens would travel unencrypted: name tls_cert_file and tls_key_file, listen on 127.0.0.1,"

@@ -1,6 +1,7 @@
 """Types of configuration values: they check the form of a name, a pattern or an address when it is read."""
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -13,6 +14,9 @@ MAX_REASON_CHARACTERS: Final = 200
 _LISTEN: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):([0-9]{1,5})")
 
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f:.]{2,45}")
+
+_ADDRESS: Final = re.compile(r"https?://[!-~]+")
+_BRACES: Final = re.compile(r"\{[^{}]*\}?|\}")
 
 
 def topic_name(name: str) -> str:
@@ -70,6 +74,19 @@ def _host_name(name: str) -> str:
     return name.lower()
 
 
+def _link_template(places: frozenset[str]) -> Callable[[str], str]:
+    """Return a check of an address with the names of these places in braces, each of which may be left out."""
+
+    def check(template: str) -> str:
+        unknown = set(_BRACES.findall(template)) - places
+        if template and (not _ADDRESS.fullmatch(template) or unknown or "{topic}" not in template):
+            names = ", ".join(sorted(places))
+            raise ValueError(f"{_shown(template)} is no address of http or https with {{topic}}; in braces: {names}")
+        return template
+
+    return check
+
+
 def _kafka_text(value: object) -> object:
     """Spell whole numbers and booleans as librdkafka does; pydantic accepts or refuses all other values."""
     if isinstance(value, bool):
@@ -86,3 +103,5 @@ Printable = Annotated[str, AfterValidator(_printable)]
 Reason = Annotated[str, Field(max_length=MAX_REASON_CHARACTERS), AfterValidator(_readable)]
 ListenAddress = Annotated[str, AfterValidator(_listen_address)]
 HostName = Annotated[str, AfterValidator(_host_name)]
+TopicLink = Annotated[str, AfterValidator(_link_template(frozenset({"{topic}"})))]
+RecordLink = Annotated[str, AfterValidator(_link_template(frozenset({"{topic}", "{partition}", "{offset}"})))]

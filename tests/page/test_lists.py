@@ -25,6 +25,11 @@ ALL: Final = f"tbody tr:nth-child({TOPICS})"
 DUE_MS: Final = 1_893_486_600_000
 """2030-01-01 09:30 in Berlin, a Tuesday."""
 
+LINKS: Final = {
+    "topic_link": "https://c.example/topics/{topic}",
+    "record_link": "https://c.example/topics/{topic}?p={partition}&o={offset}",
+}
+
 FIRST_VIEW_S: Final = 10.0
 """Far more than the aim of 1 s, which `tests.bench.page` measures: this machine may be busy."""
 
@@ -79,7 +84,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Browser
 
 def _config(tokens: Path) -> Config:
     topics = [{"name": f"{'eu' if n % 2 else 'us'}.topic-{n:03}", "default_target": "out"} for n in range(TOPICS)]
-    admin = {"listen": "127.0.0.1:0", "token_file": str(tokens), "page": True}
+    admin = {"listen": "127.0.0.1:0", "token_file": str(tokens), "page": True, **LINKS}
     return Config.model_validate({"kafka": {"bootstrap.servers": "b:1"}, "admin": admin, "delay_topics": topics})
 
 
@@ -196,3 +201,14 @@ def test_a_recurring_schedule_shows_its_rule_and_its_next_five_times(
     window.wait("#recurring:checked")
     _, group = chromium
     assert group.wanted == ScheduleFilter("us.topic-000", recurring=True)
+
+
+def test_topics_and_records_lead_to_another_console(window: Browser) -> None:
+    window.go("#topic/us.topic-000")
+    link = window.wait("h1 + .outside")
+    assert link.get_attribute("href") == "https://c.example/topics/us.topic-000"
+    assert link.get_attribute("rel") == "noopener noreferrer"
+    assert link.accessible_name == "us.topic-000 in the other console"
+    window.wait(".bars .outside")
+    window.go("#find/us.topic-000/1/9")
+    assert window.wait("h2 + .outside").get_attribute("href") == "https://c.example/topics/us.topic-000?p=1&o=9"

@@ -16,9 +16,17 @@ def routes(backend: Backend) -> APIRouter:
 
     @router.get("/caller", response_model=CallerAnswer)
     async def get_caller(request: Request) -> Response:
-        """Return the rights of the token of this request."""
-        caller = request.state.caller
-        return bodies.whole(CallerAnswer(role=caller.role, sees_payload=caller.sees_payload, token=caller.name))
+        """Return the rights of the token of this request, and the links of the configuration."""
+        caller, admin = request.state.caller, backend.config.admin
+        return bodies.whole(
+            CallerAnswer(
+                role=caller.role,
+                sees_payload=caller.sees_payload,
+                token=caller.name,
+                topic_link=admin.topic_link,
+                record_link=admin.record_link,
+            )
+        )
 
     @router.get("/brokers", response_model=BrokersAnswer)
     async def get_brokers() -> Response:

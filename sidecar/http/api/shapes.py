@@ -262,6 +262,8 @@ class CallerAnswer(Answer):
     role: Role
     sees_payload: bool = Field(description="True: it may see keys of records, and look for one")
     token: str = Field(description="First 8 hex digits of the token's SHA-256, as the log names it")
+    topic_link: str = Field(description="Address of a {topic} in another console; empty: none is configured")
+    record_link: str = Field(description="The same of a record, by {topic}, {partition} and {offset}")
 
 
 class BrokersAnswer(Answer):

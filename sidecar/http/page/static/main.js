@@ -4,6 +4,7 @@ import { ApiError, ask, forget, remember, token } from "./api.js";
 import { changeOf, confirmed } from "./changes.js";
 import { element, morph } from "./dom.js";
 import { duration, tick } from "./format.js";
+import { useLinks } from "./links.js";
 import { addressWith, turned, wishesOf } from "./list.js";
 import * as find from "./view-find.js";
 import * as pending from "./view-pending.js";
@@ -60,6 +61,7 @@ async function show() {
   try {
     caller ??= await ask("/caller");
     if (mine !== turn) return;
+    useLinks(caller);
     signedIn(name, view);
     const data = await view.load(parts, asked);
     if (mine !== turn) return;

@@ -3,6 +3,7 @@
 import { ApiError, ask } from "./api.js";
 import { element } from "./dom.js";
 import { dated, span } from "./format.js";
+import { recordLink } from "./links.js";
 import { badge, table } from "./parts.js";
 
 export const title = "Find a record";
@@ -126,10 +127,11 @@ function placesTable(places, { topic, id, key }) {
 }
 
 function answer(found) {
+  const place = `${found.topic}/${found.partition}/${found.offset}`;
   return element(
     "section",
     { class: "panel", "aria-live": "polite" },
-    element("div", { class: "heading" }, element("h2", {}, `${found.topic}/${found.partition}/${found.offset}`), badge(found.fate, TONES[found.fate] ?? "fair")),
+    element("div", { class: "heading" }, element("h2", {}, place), recordLink(place), badge(found.fate, TONES[found.fate] ?? "fair")),
     found.why ? element("p", {}, found.code ? `${found.code}: ${found.why}` : found.why) : null,
     element("ol", { class: "timeline" }, steps(found).map(step)),
   );
@@ -137,7 +139,7 @@ function answer(found) {
 
 function releasedAs(ms, copy, targets) {
   if (!copy) return ["not before it was due, to ", named(targets)];
-  return [dated(ms), " as ", element("code", {}, copy), targets.length > 1 ? [", and to all of ", named(targets)] : null];
+  return [dated(ms), " as ", element("code", {}, copy), " ", recordLink(copy), targets.length > 1 ? [", and to all of ", named(targets)] : null];
 }
 
 // What a receipt says of the record that it names.

@@ -3,6 +3,7 @@
 import { ask, nowMs } from "./api.js";
 import { element } from "./dom.js";
 import { count, countdown, duration, moment } from "./format.js";
+import { topicLink } from "./links.js";
 import { badge, bars, changeButton, columns, stateTone, table, tile } from "./parts.js";
 import { pastOf, pastSection } from "./past.js";
 import { addressOf } from "./view-pending.js";
@@ -34,6 +35,7 @@ export function render({ topic, pending, past, values, policies }, { mayChange }
       "div",
       { class: "heading" },
       element("h1", {}, topic.topic),
+      topicLink(topic.topic),
       badge(...stateOf(topic)),
       changeButton(mayChange, paused ? "resume" : "pause", "topics", topic.topic, paused ? "" : "quiet"),
     ),
@@ -128,7 +130,7 @@ function targetBars(topic, { by_target: targets, other_targets: others }, polici
   const lines = Object.entries(targets).map(([name, records]) => {
     const paused = Boolean(policies[`target/${name}`]?.paused);
     const button = changeButton(mayChange, paused ? "resume" : "pause", "targets", name, paused ? "" : "quiet");
-    const beside = element("span", { class: "beside" }, paused ? badge("paused", "bad") : null, button);
+    const beside = element("span", { class: "beside" }, topicLink(name), paused ? badge("paused", "bad") : null, button);
     return { name, records, href: addressOf(topic, { target: name }), beside };
   });
   if (others) lines.push({ name: "other targets", records: others });

@@ -46,6 +46,19 @@ def test_off_by_default_and_on_loopback(tmp_path: Path) -> None:
             "admin.allowed_hosts[0]: 'router:8081' is not the name",
         ),
         ({"allowed_hosts": ["*"]}, "is not the name or address of a host"),
+        ({"topic_link": "https://c.example/{topic}"}, "admin.topic_link: has no effect without page"),
+        *(
+            ({"topic_link": link}, "is no address of http or https with {topic}")
+            for link in (
+                "javascript:alert('{topic}')",
+                "https://c.example/",
+                "https://c.example/{topic}/{offset}",
+                "https://c.example/{topic}/{name}",
+                "https://c.example/{topic",
+                "https://c.example/{topic} x",
+            )
+        ),
+        ({"record_link": "ftp://c.example/{topic}"}, "in braces: {offset}, {partition}, {topic}"),
         ({"page": True}, "admin.page: has no effect without token_file"),
     ],
 )
@@ -68,6 +81,12 @@ def test_refused(tmp_path: Path, keys: dict[str, Any], told: str) -> None:
         {"listen": "[::1]:1", "token_file": "t"},
         {"listen": "localhost:1", "token_file": "t"},
         {"token_file": "t", "page": True},
+        {
+            "token_file": "t",
+            "page": True,
+            "topic_link": "http://localhost:8080/ui/topics/{topic}",
+            "record_link": "https://c.example/topics/{topic}?p={partition}&o={offset}#{topic}",
+        },
         {"allowed_hosts": ["router.example", "fd00::1", "192.0.2.1"]},
     ],
 )
