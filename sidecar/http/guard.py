@@ -26,6 +26,9 @@ from sidecar.http.tokens import Caller, Role, TokenFile
 MAX_BODY_BYTES: Final = 65_536
 READING: Final = frozenset({"GET", "HEAD"})
 _WRITES_RECORDS: Final = re.compile(r"/api/v1/topics/[^/]+/records")
+CALLER: Final = "/api/v1/caller"
+"""Path of the caller's own rights, which every token may ask for: the page must know what to offer."""
+
 DOCUMENT: Final = "/api/v1/openapi.json"
 """Path of the document that describes every path of the API."""
 
@@ -155,6 +158,8 @@ class Guard:
         caller = request.caller = self._authenticated(request)
         if wait_s := self._pace.wait_s(caller.name, KNOWN):
             raise _too_fast(wait_s)
+        if request.path == CALLER and request.method in READING:
+            return caller
         # The headers of a record tell whether it takes the role operate: sidecar.http.api.records looks at them.
         if not (caller.role is Role.OPERATE and _writes_record(request.method, request.path)):
             refuse_role(caller, role_for(request.method, request.path))

@@ -285,10 +285,33 @@ def test_who_changed_which_policy(window: Browser, world: World) -> None:
     ).raise_for_status()
 
 
-def test_who_may_only_produce_sees_nothing(window: Browser) -> None:
+def test_who_may_only_produce_schedules_a_record_and_sees_nothing(window: Browser, world: World) -> None:
     window.sign_in(PRODUCE)
-    window.wait("#trouble", "this token may only produce")
-    assert window.all("main table, nav") == []
+    window.wait("h1", "Schedule a record")
+    assert [each.text for each in window.all("nav a")] == ["Schedule a record"]
+    # As if the page had offered it.
+    window.go("#topics")
+    window.wait("h1", "Schedule a record")
+    assert window.all("main table") == []
+    window.wait("#schedule-topic").send_keys(world.delay)
+    window.wait("#schedule-after").send_keys("2h")
+    window.wait("#schedule-id").send_keys(MARKUP)
+    window.wait("#schedule-value").send_keys("remind")
+    window.wait("main button", "Schedule it").click()
+    window.wait("#sure-question", f"Write a record to {world.delay}?")
+    window.wait("#sure-yes").click()
+    window.wait("#trouble", "MAX_DELAY_EXCEEDED")
+    after = window.wait("#schedule-after")
+    after.clear()
+    after.send_keys("45m", Keys.ENTER)
+    window.wait("#sure-yes").click()
+    window.wait("#done", f"Written as {world.delay}/")
+    assert f"to {world.out}." in window.text("#done")
+    assert window.wait("#schedule-after").get_attribute("value") == "", "it is not there to be written again"
+    window.wait("#session button", "Sign out").click()
+    window.sign_in(READ)
+    window.go(f"#find?topic={world.delay}&id={quote(MARKUP)}")
+    window.wait(".timeline b", "To be released")
 
 
 def test_what_somebody_else_wrote_is_text(window: Browser, world: World) -> None:

@@ -25,7 +25,7 @@ The API is off without a token file. A caller shows ``Authorization: Bearer TOKE
 read      GET and HEAD, which change nothing
 operate   the same, and POST, PUT, PATCH and DELETE; of records only controls; drain also wants the topic's name again,
           as ``confirm``
-produce   POST of records that are no controls, and nothing else; only this role may
+produce   POST of records that are no controls, and nothing else but GET of ``/caller``; only this role may POST them
 ========  =====================================================================
 
 The guard compares a token with all tokens of the file, each in constant time, by their digests; it does not keep the

@@ -16,7 +16,7 @@ def routes(backend: Backend) -> APIRouter:
 
     @router.get("/caller", response_model=CallerAnswer)
     async def get_caller(request: Request) -> Response:
-        """Return the rights of the token of this request, and the links of the configuration."""
+        """Return the rights of the token of this request, of any role, and the links of the configuration."""
         caller, admin = request.state.caller, backend.config.admin
         return bodies.whole(
             CallerAnswer(

@@ -38,6 +38,9 @@ export function moment(ms) {
   return new Date(ms).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" });
 }
 
+/** The time zone of this browser, as its people name it: `Europe/Berlin`. */
+export const zoneName = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
+
 /** `04:12 GMT+1`: a minute of the last hours, in the time zone of this browser. */
 export const clockTime = (ms) => new Date(ms).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", timeZoneName: "short" });
 

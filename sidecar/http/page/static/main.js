@@ -12,10 +12,12 @@ import * as policies from "./view-policies.js";
 import * as rejected from "./view-rejected.js";
 import * as retries from "./view-retries.js";
 import * as routers from "./view-routers.js";
+import * as schedule from "./view-schedule.js";
 import * as topic from "./view-topic.js";
 import * as topics from "./view-topics.js";
 
-const VIEWS = { topics, topic, retries, pending, find, rejected, policies, routers };
+const VIEWS = { topics, topic, retries, pending, find, rejected, policies, routers, schedule };
+const SCHEDULE = "schedule";
 const UNAUTHORIZED = 401;
 // Beyond it numbers are called old.
 const OLD_MS = 10_000;
@@ -35,12 +37,14 @@ let timer = 0;
 // Whether what is shown is of before: its last question had no answer.
 let isOutdated = false;
 let isSilent = false;
+// Why the last change was not made; it stays until another change or view, whatever is asked meanwhile.
+let refusal = "";
 
 /** The address is `#view/part/part?what=is&asked=for`. */
 function addressed() {
   const [path, query] = location.hash.slice(1).split("?");
   const [name, ...parts] = path.split("/");
-  const known = Object.hasOwn(VIEWS, name) ? name : "topics";
+  const known = caller?.role === "produce" ? SCHEDULE : Object.hasOwn(VIEWS, name) ? name : "topics";
   return { name: known, view: VIEWS[known], parts: parts.map(decoded), asked: new URLSearchParams(query) };
 }
 
@@ -57,17 +61,19 @@ async function show() {
   clearTimeout(timer);
   const mine = ++turn;
   if (!token()) return signedOut("");
-  const { name, view, parts, asked } = addressed();
+  let { name, view, parts, asked } = addressed();
   try {
     caller ??= await ask("/caller");
     if (mine !== turn) return;
     useLinks(caller);
+    // Who may only produce has one view.
+    ({ name, view, parts, asked } = addressed());
     signedIn(name, view);
     const data = await view.load(parts, asked);
     if (mine !== turn) return;
     isOutdated = false;
     answeredMs = Date.now();
-    tell("trouble", "");
+    tell("trouble", refusal);
     at("main").classList.remove("outdated");
     shown = data;
     draw();
@@ -132,6 +138,7 @@ function signedIn(name, view) {
   at("role").textContent = caller.sees_payload ? `${caller.role}, sees keys` : caller.role;
   document.title = `${view.title} · Delay router`;
   for (const link of at("nav").children) {
+    link.hidden = (link.hash === `#${SCHEDULE}`) !== (caller.role === "produce");
     const here = link.hash === `#${name}` || (link.hash === "#topics" && ["topic", "retries"].includes(name));
     if (here) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -141,6 +148,7 @@ function signedIn(name, view) {
 function signedOut(why) {
   forget();
   caller = shown = null;
+  refusal = "";
   answeredMs = 0;
   isOutdated = isSilent = false;
   turn += 1;
@@ -168,19 +176,21 @@ function showAge() {
   at("freshness").classList.toggle("old", isOutdated || (isOld && Boolean(view.everyMs)));
 }
 
-/** Ask, and do what was asked for; then show what has become of it. */
+/** Ask, and do what was asked for; then show what has become of it, and whether it was done. */
 async function carryOut(change) {
+  refusal = "";
   try {
     const done = await confirmed(change);
-    if (done === null) return;
+    if (done === null) return false;
     tell("done", done);
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    if (error.status === UNAUTHORIZED) return signedOut("The router does not know this token any more.");
-    tell("trouble", error.message);
-    return;
+    if (error.status === UNAUTHORIZED) signedOut("The router does not know this token any more.");
+    else tell("trouble", (refusal = error.message));
+    return false;
   }
   await show();
+  return true;
 }
 
 /** Show the same list otherwise, from the numbers that are here. */
@@ -216,6 +226,11 @@ function onSubmit(event) {
     remember(at("token").value.trim());
     at("token").value = "";
     void show();
+  }
+  if (event.target.dataset.do === SCHEDULE) {
+    event.preventDefault();
+    // What is written is not left to be written again.
+    void carryOut(schedule.orderOf(new FormData(event.target))).then((isDone) => isDone && event.target.reset());
   }
   if (event.target.dataset.do === "find") {
     event.preventDefault();
@@ -262,6 +277,7 @@ addEventListener("hashchange", () => {
   tell("done", "");
   answeredMs = 0;
   shown = null;
+  refusal = "";
   at("main").classList.remove("outdated");
   at("main").replaceChildren(element("p", { class: "faint" }, "Asking the router…"));
   void show();

@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { element } from "./dom.js";
-import { count, dated, fieldText, moment, span } from "./format.js";
+import { count, dated, fieldText, moment, span, zoneName } from "./format.js";
 import { table } from "./parts.js";
 
 export const title = "Pending";
@@ -79,7 +79,7 @@ const form = (topic, wanted, seesPayload) =>
         " Only recurring",
       ),
       element("a", { href: addressOf(topic) }, "Show all"),
-      element("span", { class: "small" }, "What is empty is any; times are of this browser."),
+      element("span", { class: "small" }, `What is empty is any; times are in ${zoneName()}.`),
     ),
   );
 

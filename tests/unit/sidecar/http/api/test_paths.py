@@ -214,7 +214,7 @@ def test_it_is_told_who_changed_which_policy(api: Api) -> None:
 
 
 def test_who_asks(api: Api) -> None:
-    for token, role in ((READ, "read"), (OPERATE, "operate"), (SEES, "read")):
+    for token, role in ((READ, "read"), (OPERATE, "operate"), (SEES, "read"), (PRODUCE, "produce")):
         name = hashlib.sha256(token.encode()).hexdigest()[:8]
         told = {"role": role, "sees_payload": token == SEES, "token": name, "topic_link": "", "record_link": ""}
         assert api.client(token).get(f"{PREFIX}/caller").json() == told

@@ -12,8 +12,8 @@ from sidecar.engine.ownership.status import PartitionState, PartitionStatus
 from sidecar.kafka.client import clients
 from sidecar.operations.status import report_reader
 from sidecar.operations.status.report_log import FROM_MS, LAST_REPORTS, ReportLog
-from sidecar.operations.status.report_reader import ReportsOnDemand
-from sidecar.operations.status.reports import encode_report, report_key
+from sidecar.operations.status.report_reader import ReportReader, ReportsOnDemand
+from sidecar.operations.status.reports import RouterReport, encode_report, report_key
 
 NOW_MS = 1_800_000_000_000
 CONFIG = Config.model_validate(
@@ -125,6 +125,24 @@ def test_a_command_reads_what_there_is_and_waits_for_no_more(log: Log) -> None:
     assert log.assigned == [0], "one client reads on"
     reports.close()
     assert log.closed == 1
+
+
+def test_each_report_that_a_router_reads_is_passed_on(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_reader, "topic_facts", lambda _, names: dict.fromkeys(names, "there"))
+    told: list[tuple[str, list[int], int]] = []
+
+    def listener(report: RouterReport, _: int, offset: int) -> None:
+        told.append((report.instance, [each.partition for each in report.statuses], offset))
+
+    client: Any = None
+    log.report(0)
+    log.report(1)
+    reader = ReportReader(CONFIG, client, lambda: NOW_MS, listener)
+    reader.start()
+    reader.wait(10)
+    reader.close()
+    assert told == [("r-0", [0], 0), ("r-1", [1], 1)]
+    assert reader.vitals() == {}
 
 
 def test_nothing_is_waited_for_where_nobody_has_reported(log: Log) -> None:
