@@ -180,6 +180,14 @@ def group_members(admin: AdminClient, group_id: str) -> list[str]:
     return [f"{member.client_id} on {member.host}" for member in described.members]
 
 
+def groups(admin: AdminClient) -> list[str]:
+    """Return the consumer groups that the brokers show; raise JobError when one of them does not answer."""
+    found = admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S).result(REQUEST_TIMEOUT_S + 1)
+    if found.errors:
+        raise JobError(f"the brokers do not list all consumer groups: {found.errors[0]}; run the job again")
+    return [each.group_id for each in found.valid]
+
+
 def records_of(
     settings: Connection, name: str, partition: int, end: int
 ) -> Iterator[tuple[bytes | None, bytes | None]]:

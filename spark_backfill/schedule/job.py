@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame
 
 from spark_backfill import cluster
 from spark_backfill.errors import JobError
+from spark_backfill.schedule.begun import begun_under
 from spark_backfill.schedule.ledger import Ledger, check_same_rows, group_name
 from spark_backfill.schedule.progress import WritingLines, surveying
 from spark_backfill.schedule.survey import Route, RowSurvey, merged
@@ -93,6 +94,10 @@ def schedule(settings: Settings, request: ScheduleRequest, rows: DataFrame, say:
     began_s = time.monotonic()
     admin = cluster.connect(settings)
     delay = cluster.topic(admin, request.topic.name)
+    group_id = begun_under(settings, admin, request.job, delay)
+    if group_id != settings.group_id:
+        say(f"job {request.job} was begun under group_id {group_id}, and goes on under it")
+        settings = replace(settings, group_id=group_id)
     max_bytes = int(cluster.topic_settings(admin, [delay.name])[delay.name]["max.message.bytes"])
     now_ms = time.time_ns() // 1_000_000
     rules = request.topic.rules.to_json()

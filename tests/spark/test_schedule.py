@@ -86,6 +86,19 @@ def test_from_a_table_to_the_targets_and_not_twice(spark: SparkSession, stage: S
     assert {key: _placed_by_kafka(stage, key, 3) for key in partitions} == partitions
 
 
+def test_a_job_is_the_same_under_another_group_id(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    delay = stage.delay(partitions=2, default_target=stage.target())
+    at = datetime.now(UTC) + timedelta(hours=1)
+    table = parquet(spark, tmp_path / "table", [(at, None, f"k{number}", f"{number}", None) for number in range(50)])
+    before = stage.group_id
+    assert report(run(stage, table, "--job", "one"))["written"] == 50
+    stage.group_id = f"{before}.new"
+    again = run(stage, table, "--job", "one")
+    assert f"job one was begun under group_id {before}, and goes on under it" in again.stderr
+    assert (report(again)["written"], report(again)["before"]) == (0, 50)
+    assert len(stage.records(delay)) == 50
+
+
 def _placed_by_kafka(stage: Stage, key: bytes, partitions: int) -> int:
     """Return the partition of a key by librdkafka's own partitioner."""
     probe = f"{stage.word}.probe"

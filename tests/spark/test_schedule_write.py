@@ -2,15 +2,20 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from spark_backfill import cluster
 from spark_backfill.errors import JobError
+from spark_backfill.schedule.begun import begun_under
 from spark_backfill.schedule.ledger import Ledger, group_name
 from spark_backfill.schedule.row import InputRow, digest_of
 from spark_backfill.schedule.survey import Fingerprint
 from spark_backfill.schedule.write import Sorted, WriteTarget, WrittenRows, write
 from tests.integration.scenario import Stage, header
+from tests.spark.backfill import settings_of
 
 ROWS = 57
 
@@ -115,3 +120,20 @@ def test_a_table_that_changes_while_it_is_read_is_not_finished(stage: Stage) -> 
     assert done.before == 50
     assert set(ids(stage, topic).values()) == {1}
     assert len(ids(stage, topic)) == ROWS + 1
+
+
+def test_the_group_id_under_which_a_job_began_is_found(stage: Stage, tmp_path: Path) -> None:
+    topic, other = stage.delay(partitions=2), stage.delay("other")
+    rows = make_rows()
+    list(write(target(stage, topic, rows), rows))
+    list(write(target(stage, topic, rows)._replace(job="x.schedule.y"), rows))
+    before = settings_of(stage, tmp_path)
+    after = replace(before, group_id=f"{stage.word}.another")
+    admin = cluster.connect(after)
+    delay = cluster.topic(admin, topic)
+    assert begun_under(before, admin, "job", delay) == begun_under(after, admin, "job", delay) == stage.group_id
+    # Another job, a job whose group ends like that of this one, and the same job in another delay topic.
+    assert begun_under(after, admin, "ob", delay) == after.group_id
+    assert begun_under(after, admin, "y", delay) == after.group_id
+    assert begun_under(after, admin, "x.schedule.y", delay) == stage.group_id
+    assert begun_under(after, admin, "job", cluster.topic(admin, other)) == after.group_id
