@@ -19,12 +19,13 @@ router that has begun meanwhile.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from sidecar.cluster.topics.findings import Finding, error, warn
-from sidecar.cluster.topics.start_over import fenced_producer, state_keys, write_fresh
+from sidecar.cluster.topics.start_over import done_unless_fenced, fenced_producer, state_keys, write_fresh
 from sidecar.config.delay_topic import HOW_TO_DELIVER, DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.kafka.client import clients
@@ -58,7 +59,8 @@ def begin(
         yield _to_be_asked(topic, sorted(asked))
     for partition in sorted(empty - set(known) - asked):
         try:
-            _write(config, admin, topic, partition)
+            if not done_unless_fenced(partial(_write, config, admin, topic, partition)):
+                yield _taken_back(topic, partition)
         except KafkaException as exception:
             yield warn(
                 f"state topic {topic.state}",
@@ -98,6 +100,14 @@ def _known_to_group(config: Config, topic: DelayTopicConfig, partitions: set[int
         if each.error is not None:
             raise KafkaException(each.error)
     return {each.partition: each.offset for each in found if each.offset > 0}
+
+
+def _taken_back(topic: DelayTopicConfig, partition: int) -> Finding:
+    return error(
+        f"state topic {topic.state}",
+        f"where partition {partition} begins could not be written: a running router takes the partition back",
+        "stop the routers, and run init again",
+    )
 
 
 def _lost(config: Config, topic: DelayTopicConfig, partition: int, offset: int) -> Finding:

@@ -14,8 +14,9 @@ and after a crash between the two steps the partition would refuse to start as b
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from confluent_kafka import KafkaException, Producer
@@ -34,7 +35,6 @@ from sidecar.kafka.client.admin import TopicFacts, log_range, parse_place, topic
 from sidecar.kafka.client.errors import Verdict, classify, error_of
 from sidecar.kafka.reading.scan import read_settled
 from snapshots.state.inventory import Inventory
-from snapshots.state.lane import LaneName
 from snapshots.state.mask import mask_records
 from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress, lane_in
 from snapshots.state.transit import encode_transit
@@ -91,17 +91,22 @@ def plan(config: Config, admin: AdminClient, place: str) -> StartOver:
 def start_over(config: Config, admin: AdminClient, planned: StartOver) -> None:
     """Replace the state; raise DelayRouterError when a running router keeps taking the partition back."""
     reach.require_rights(config, admin, {planned.topic.state: ("Write",)})
+    if not done_unless_fenced(partial(_replace_state, config, admin, planned)):
+        place = f"{planned.topic.name}/{planned.partition}"
+        raise DelayRouterError(f"{place}: a running router takes the partition back; stop it and try again")
+
+
+def done_unless_fenced(write: Callable[[], None]) -> bool:
+    """Write the state of a partition, again while a running router takes it back; say whether it was written."""
     for _ in range(ATTEMPTS):
         try:
-            _replace_state(config, admin, planned)
+            write()
         except KafkaException as exception:
             if classify(error_of(exception)) is not Verdict.FENCED:
                 raise
         else:
-            return
-    raise DelayRouterError(
-        f"{planned.topic.name}/{planned.partition}: a running router takes the partition back; stop it and try again"
-    )
+            return True
+    return False
 
 
 def _parse(config: Config, place: str) -> tuple[DelayTopicConfig, int]:
@@ -116,12 +121,15 @@ def _replace_state(config: Config, admin: AdminClient, planned: StartOver) -> No
 
 
 def fenced_producer(config: Config, admin: AdminClient, topic: DelayTopicConfig, partition: int) -> Producer:
-    """Return a producer that has fenced the owner of the partition, so that its state changes no more."""
+    """Return a producer that has fenced the owner of the partition, so that its state changes no more.
+
+    Once the own id is fenced, no owner can name another lane in the state (:mod:`sidecar.engine.ownership.lanes`).
+    """
     producer = _fencing(config, clients.transactional_id(config, topic.name, partition))
-    ended: set[LaneName] = set()
-    while (lane := _lane(config, admin, topic, partition)) is not None and lane not in ended:
+    _wait_until_visible(admin, topic.state, partition)
+    stored = read_settled(config, topic.state, partition, admin)
+    if (lane := lane_in((each.key, each.value) for each in stored)) is not None:
         _fencing(config, lane.transactional_id)
-        ended.add(lane)
         _wait_until_visible(admin, topic.state, partition)
     return producer
 
@@ -130,11 +138,6 @@ def _fencing(config: Config, transactional_id: str) -> Producer:
     producer = clients.producer(config, transactional_id)
     producer.init_transactions(INIT_TIMEOUT_S)
     return producer
-
-
-def _lane(config: Config, admin: AdminClient, topic: DelayTopicConfig, partition: int) -> LaneName | None:
-    """Return the lane that the state names (:mod:`sidecar.engine.ownership.lanes`)."""
-    return lane_in((each.key, each.value) for each in read_settled(config, topic.state, partition, admin))
 
 
 def write_fresh(
