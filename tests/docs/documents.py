@@ -32,10 +32,13 @@ def current() -> list[Path]:
     return [path for path in documents() if path.name != "CHANGELOG.md"]
 
 
-def blocks(document: Path) -> Iterator[Piece]:
-    """Yield the blocks of code, fenced or indented."""
-    for token in _tokens(document):
-        if token.type in ("fence", "code_block"):
+def blocks(document: Path, section: str = "") -> Iterator[Piece]:
+    """Yield the blocks of code, fenced or indented, of a document or of one of its sections."""
+    tokens, heading = _tokens(document), ""
+    for number, token in enumerate(tokens):
+        if token.type == "heading_open" and token.tag == "h2":
+            heading = tokens[number + 1].content
+        elif token.type in ("fence", "code_block") and section in ("", heading):
             yield Piece(_place(document, token), token.content, token.info.strip())
 
 
