@@ -122,6 +122,12 @@ class Scene:
         """Return the committed state."""
         return fold_state((record.key, record.value) for record in self.stage.records(self.state_topic))
 
+    @property
+    def lane(self) -> str:
+        """The transactional id of the lane that the state names, or an empty text."""
+        state = self.state()
+        return "" if state is None or state.lane is None else state.lane.transactional_id
+
     def ending(self) -> Ending | None:
         """Return the note of an unfinished command, if the state has one."""
         state = self.state()
@@ -187,7 +193,7 @@ class Scene:
         progress = last._replace(
             watermark=max(last.watermark, watermark), cursor=max(last.cursor, cursor), number=last.number + 1
         )
-        return WireRecord(PROGRESS_KEY, encode_progress(progress, state.delay_topic_id))
+        return WireRecord(PROGRESS_KEY, encode_progress(progress, state.delay_topic_id, lane=state.lane))
 
     def forgotten(self, broker: Broker) -> ForgottenProducer:
         """Return the producer of the partition; this fences the former router."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from confluent_kafka import IsolationLevel
@@ -24,6 +24,7 @@ from tests.faults.forgotten import UNVERIFIED, ForgottenProducer, Scene
 from tests.integration.readiness import partitions
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Stage, wait_until
+from tests.support import kafka_tools
 from tests.wire import Broker, WireRecord
 
 Make = Callable[[Scene, ForgottenProducer], None]
@@ -141,6 +142,8 @@ def _opens_first(scene: Scene, broker: Broker) -> ForgottenProducer:
     return stranger
 
 
+_OPEN_FROM: Final = "CurrentTransactionStartOffset"
+
 OWN_TOPICS: Final = ("delay-state", "delay-snapshots", "rejected", "receipts")
 
 KINDS: Final = {
@@ -214,8 +217,8 @@ def _prepared(stage: Stage, kinds: dict[str, Kind]) -> dict[str, Scene]:
     return scenes
 
 
-def _play(stage: Stage, scenes: dict[str, Scene]) -> None:
-    with stage.router("before") as before:
+def _play(stage: Stage, scenes: dict[str, Scene], **options: Any) -> None:
+    with stage.router("before", **options) as before:
         before.start_and_wait()
         for scene in scenes.values():
             scene.prepare()
@@ -349,6 +352,53 @@ def test_the_transaction_of_somebody_else_is_refused(unverified: local_kafka.Clu
     with stage.router("after") as after:
         after.start_and_wait()
         _holds_once(stage, {"foreign": scene})
+
+
+def test_a_transaction_of_a_lane_is_ended_for_each_of_its_partitions(
+    unverified: local_kafka.Cluster, stage: Stage
+) -> None:
+    """An operator goes by the tools that RUNBOOK names, while a router runs; no record may be left out."""
+    first = Scene.make(stage, "in-a-lane")
+    scenes = {"first": first, "second": first.beside("in-the-same-lane")}
+    _play(stage, scenes, lanes=1)
+    lane = first.lane
+    assert {scene.lane for scene in scenes.values()} == {lane} != {""}
+    with Broker(stage.bootstrap) as broker:
+        owner = ForgottenProducer(broker, lane)
+        for scene in scenes.values():
+            owner.write(first.outs[0], [scene.released()])
+            owner.write(scene.state_topic, [scene.moved()])
+        owner.decide([scene.state_topic for scene in scenes.values()], commit=True)
+    _get_new_leaders(unverified, stage)
+    with stage.router("after", lanes=1) as after:
+        after.start_and_wait()
+        places = [f"{scene.delay}/0" for scene in scenes.values()]
+        command = ("end-transaction", places[0], f"{first.outs[0]}/0", "--transactional-id", lane)
+        producer_id, start_offset = _open_producer(stage, first.outs[0])
+        assert lane in _transactions(stage, "list")
+        assert f"a transaction is open from offset {start_offset} on" in after.command(*command).stdout
+        ends = (*command, "--producer-id", producer_id, "--start-offset", start_offset, "--outcome", "committed")
+        refused = after.command(*ends)
+        assert (refused.returncode, f"records of {places[1]} lie behind" in refused.stderr) == (1, True), refused.stderr
+        ended = after.command(*ends, "--of", places[0], "--of", places[1])
+        assert "ended as committed; 2 records were written again" in ended.stdout, ended.stderr
+        wait_until(after.ready, "every partition", 60)
+        _holds_once(stage, scenes)
+        assert after.stop() == 0
+
+
+def _transactions(stage: Stage, *arguments: str) -> str:
+    """Return the output of ``kafka-transactions.sh``."""
+    call = ["--bootstrap-server", stage.bootstrap, *arguments]
+    return kafka_tools.run("org.apache.kafka.tools.TransactionsCommand", call)
+
+
+def _open_producer(stage: Stage, topic: str) -> tuple[str, str]:
+    """Return the producer id of the only open transaction of partition 0, and its first offset."""
+    described = _transactions(stage, "describe-producers", "--topic", topic, "--partition", "0")
+    head, *rows = (line.split() for line in described.splitlines() if line.strip())
+    (found,) = [row for row in (dict(zip(head, row, strict=True)) for row in rows) if row[_OPEN_FROM] != "None"]
+    return found["ProducerId"], found[_OPEN_FROM]
 
 
 class KilledError(Exception):
