@@ -46,13 +46,17 @@ test: venv ## The core, the simulation and each promise on a real broker (7 minu
 	@$(BIN)/python -m tests.support.kafka_or_exit
 	@$(PYTEST) $(SIDE_BY_SIDE) $$($(BIN)/python -m tests.targets $@)
 
-test-rest: test-docs test-kernel test-wheel test-broker test-page test-helm test-monitoring test-image model test-spark ## All other tests (three quarters of an hour)
+test-rest: test-docs test-kernel test-wheel test-broker test-upgrade test-page test-helm test-monitoring test-image model test-spark ## All other tests (three quarters of an hour)
 
 test-all: test test-rest ## All tests
 
 test-broker: venv ## All other tests of the router on real brokers, a minute of soak among them
 	@$(BIN)/python -m tests.support.kafka_or_exit
 	@$(PYTEST) $(SIDE_BY_SIDE) $$($(BIN)/python -m tests.targets $@)
+
+test-upgrade: venv ## The last release under load, then this version, back (refused with the reason) and up again (a minute)
+	@$(BIN)/python -m tests.support.kafka_or_exit
+	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
 # The newest is that of sidecar/dev/local_kafka/pom.xml, on which everything else runs.
 VERSIONS ?= 3.9.1 4.0.0

@@ -31,6 +31,7 @@ TARGETS: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/integration/test_send.py",
     ),
     "test-broker": ("tests/integration", "tests/faults", "tests/examples"),
+    "test-upgrade": ("tests/faults/test_rolling_update.py",),
     "test-docs": ("tests/docs", "tests/recipes"),
     "test-page": ("tests/page",),
     "test-kernel": ("tests/kernel",),
