@@ -1,4 +1,4 @@
-"""Writes the tables of REFERENCE.md that follow from the code: commands, exit codes, metrics, log events and limits.
+"""Writes the tables of REFERENCE.md that follow from the code: commands, metrics, log events, limits, Kafka versions.
 
 ``python -m tests.docs.reference`` writes them anew, and a test fails if one is old. Meanings of log events are written
 by hand in the table, and stay.
@@ -14,12 +14,14 @@ from index.named.receipts import ControlOutcome
 from index.protocol.schedule import ATTEMPT_LABELS, Reason
 from sidecar.cli.options import DONE, FAILED, WRONG_USAGE
 from sidecar.cli.program import PROGRAM, cli
+from sidecar.dev.local_kafka import kafka_version
 from sidecar.engine.ownership.status import BOUND_NAMES, PartitionState
 from spark_backfill.cli import cli as jobs
 from tests.docs.documents import table_of, with_table
 from tests.docs.limits import LIMITS
 from tests.docs.log_events import LEVELS, events
 from tests.helm.exported import OUTCOMES, registry
+from tests.support import kafka_versions as kafka_versions_listed
 from tests.support.paths import ROOT
 
 FILE: Final = ROOT / "REFERENCE.md"
@@ -108,6 +110,14 @@ def limits() -> str:
     return table_of(("limit", "value", "beyond it"), LIMITS)
 
 
+def kafka_versions() -> str:
+    """Return the table of the versions of Kafka that tests run on."""
+    promises = ", ".join(f"`{name}`" for name in kafka_versions_listed.promises())
+    of_an_older = f"the demo with its kill -9 and audit (`make test-broker`); {promises} (`make test-versions`)"
+    rows = [(version, of_an_older) for version in kafka_versions_listed.older()]
+    return table_of(("Kafka", "tests that run on it"), [*rows, (kafka_version(), "all")])
+
+
 def updated(text: str) -> str:
     """Return the document with these tables in place of its own."""
     tables: Iterable[tuple[str, Callable[[], str]]] = (
@@ -117,6 +127,7 @@ def updated(text: str) -> str:
         ("label values", label_values),
         ("log events", lambda: log_events(written_events(text))),
         ("limits", limits),
+        ("versions of Kafka", kafka_versions),
     )
     for name, table in tables:
         text = with_table(text, name, table())

@@ -12,9 +12,9 @@ from typing import Final
 
 from sidecar.dev import local_kafka
 from sidecar.dev.local_kafka.maven import VERSION_VARIABLE
+from tests.support.kafka_versions import older
 from tests.support.paths import ROOT
 
-OLDER: Final = ("3.9.1", "4.0.0")
 CLOSING: Final = (
     "sent 18, released once 11, rejected 2, duplicated 0, early 0, lost 0, cancelled 1, replaced 1, moved 1, answered 2"
 )
@@ -36,17 +36,16 @@ def demo(version: str) -> "subprocess.Popen[str]":
 def test_older_kafkas_deliver_exactly_once_over_a_crash(needs_own_nodes: None) -> None:
     with ExitStack() as stack:
         # All at once: a demo mostly waits for due times.
-        demos = {version: stack.enter_context(demo(version)) for version in OLDER}
+        demos = {version: stack.enter_context(demo(version)) for version in older()}
         for running in demos.values():
             stack.callback(running.kill)
         said = {version: running.communicate(timeout=TIMEOUT_S)[0] for version, running in demos.items()}
     closing = {version: (output.splitlines() or [""])[-1] for version, output in said.items()}
-    assert closing == dict.fromkeys(OLDER, CLOSING), said
+    assert closing == dict.fromkeys(older(), CLOSING), said
 
 
 def test_readme_states_the_versions_that_are_tested() -> None:
     newest = local_kafka.kafka_version()
     stated = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"Kafka {OLDER[0]} to {newest}" in stated
-    assert all(version in stated for version in OLDER)
-    assert f"VERSIONS ?= {' '.join(OLDER)}\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert f"Kafka {older()[0]} to {newest}" in stated
+    assert all(version in stated for version in older())
