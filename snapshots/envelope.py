@@ -52,6 +52,7 @@ class Kind(IntEnum):
     IDS = 11
     SERIES_KEY = 12
     PROGRESS_IN_LANE = 13
+    QUERY = 14
 
 
 def wrap(kind: Kind, body: bytes) -> bytes:

@@ -3,18 +3,16 @@
 Everything that came from outside is escaped, so that a key or a header cannot write to a terminal.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
-from pyroaring import BitMap64
 
 from index.buckets.bucket import Manifest, SegmentRef
 from index.errors import FormatError
 from index.named.id_pages import IdPageRef, IdRows, place_in, rows_of, shift_in
 from index.named.places import HASH_BYTES
-from index.named.transit import InTransit, Lot
 from snapshots.envelope import VERSION, Kind, kind_of, unwrap
 from snapshots.proto import state_pb2
 from snapshots.segments.id_pages import id_page_key, parse_page
@@ -22,7 +20,8 @@ from snapshots.segments.manifest import manifest_key, parse_manifest, segment_ke
 from snapshots.segments.segment import StoredEntry, decode_segment, parse_segment
 from snapshots.state.inventory import inventory_of
 from snapshots.state.mask import parse_mask
-from snapshots.state.staged import Intent, StagedBucket, intent_key, parse_intent, parse_staged, staged_key
+from snapshots.state.queries import parse_query
+from snapshots.state.staged import StagedBucket, intent_key, parse_intent, parse_staged, staged_key
 from snapshots.state.transit import parse_transit
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -50,14 +49,10 @@ def show(stored: bytes, *, entries: bool = False) -> Iterator[str]:
         yield from _show_manifest(parse_manifest(stored), segments=entries)
     elif kind is Kind.STAGED:
         yield from _show_staged(parse_staged(stored), segments=entries)
-    elif kind is Kind.INTENT:
-        yield from _show_intent(parse_intent(stored))
-    elif kind is Kind.MASK:
-        yield from _show_mask(parse_mask(stored))
     elif kind is Kind.IDS:
         yield from _show_ids(parse_page(stored), rows=entries)
-    elif kind is Kind.TRANSIT:
-        yield from _show_transit(*parse_transit(stored))
+    elif kind in _SMALL:
+        yield from _SMALL[kind](stored)
     elif kind in _PARTS_OF:
         yield _line(kind.name.lower(), f"a part of {_PARTS_OF[kind]}, {_count(len(body), 'byte')}")
     else:
@@ -91,16 +86,19 @@ def _show_progress(message: state_pb2.Progress) -> Iterator[str]:
     for skipped in message.skipped:
         yield _line("skipped", f"[{skipped.from_offset}, {skipped.to_offset}): rejected as one, could not be read")
     if message.HasField("inventory"):
-        ids, held_keys, mask_keys, transit_keys = inventory_of(message.inventory)
+        ids, held_keys, mask_keys, transit_keys, query_keys = inventory_of(message.inventory)
         yield _line("buckets", " ".join(map(str, ids)) or "none")
         yield _line("held", f"{_count(held_keys, 'record')} of this topic: the records held for their targets")
         if mask_keys:
             yield _line("mask", f"{_count(mask_keys, 'record')} of this topic: the offsets of cancelled records")
         if transit_keys:
             yield _line("in transit", f"{_count(transit_keys, 'record')} of this topic: appended records, not read yet")
+        if query_keys:
+            yield _line("queries", f"{_count(query_keys, 'record')} of this topic: predicates that cancel schedules")
 
 
-def _show_mask(offsets: BitMap64) -> Iterator[str]:
+def _show_mask(stored: bytes) -> Iterator[str]:
+    offsets = parse_mask(stored)
     yield _line("cancelled", f"{_count(len(offsets), 'record')} from offset {offsets.min()} to {offsets.max()}")
 
 
@@ -112,10 +110,17 @@ def _show_ids(page: IdRows, *, rows: bool) -> Iterator[str]:
         yield f"  {row[:HASH_BYTES].hex()}  due {_instant(due_ms)}, offset {offset}{asked}"
 
 
-def _show_transit(lot: Lot, notes: Sequence[InTransit]) -> Iterator[str]:
+def _show_transit(stored: bytes) -> Iterator[str]:
+    lot, notes = parse_transit(stored)
     yield _line("appended by", f"transaction {lot[0]} of the partition")
     for (due_ms, offset), id_hash in notes:
         yield _line(f"at {offset}", f"due {_instant(due_ms)}, id hash {id_hash.hex()}")
+
+
+def _show_query(stored: bytes) -> Iterator[str]:
+    query = parse_query(stored)
+    yield _line("where", ascii(query.where.canonical().decode())[1:-1])
+    yield _line("cancelled", f"schedules in front of offset {query.offset}, about {query.left:,} still in their places")
 
 
 def _show_rules(message: state_pb2.RuleHistory) -> Iterator[str]:
@@ -145,7 +150,8 @@ def _show_staged(staged: StagedBucket, *, segments: bool) -> Iterator[str]:
         yield f"  id/{number:06}  {_page(page)}"
 
 
-def _show_intent(intent: Intent) -> Iterator[str]:
+def _show_intent(stored: bytes) -> Iterator[str]:
+    intent = parse_intent(stored)
     yield _line("job", f"{intent.run} writes segments, key {intent_key(intent.run).decode()}")
     yield _line("keeps", f"the snapshots topic from offset {intent.snapshots_from} on")
     yield _line("expires", _instant(intent.expires_ms))
@@ -244,3 +250,12 @@ def _count(number: int, thing: str) -> str:
 
 def _line(name: str, text: str) -> str:
     return f"  {name:12} {text}"
+
+
+_SMALL: Final[Mapping[Kind, Callable[[bytes], Iterator[str]]]] = {
+    Kind.INTENT: _show_intent,
+    Kind.MASK: _show_mask,
+    Kind.TRANSIT: _show_transit,
+    Kind.QUERY: _show_query,
+}
+"""Kinds whose values are shown as a whole."""

@@ -122,8 +122,7 @@ def parse_where(raw: bytes) -> CancelWhere:
     ...
     ValueError: id_prefix: expected text that is not empty
     """
-    if len(raw) > MAX_WHERE_BYTES:
-        raise ValueError(f"a predicate has up to {MAX_WHERE_BYTES} bytes, and this one has {len(raw)}")
+    _refuse_long(raw)
     given = _object(raw)
     if not given:
         raise ValueError(f"no field is given, which would cancel everything; there are {', '.join(FIELDS)}")
@@ -135,7 +134,14 @@ def parse_where(raw: bytes) -> CancelWhere:
     )
     if found.due_from_ms is not None and found.due_to_ms is not None and found.due_from_ms >= found.due_to_ms:
         raise ValueError(f"{DUE_TO}: {found.due_to_ms} is not after {DUE_FROM}, {found.due_from_ms}")
+    # The canonical form of a time may be longer, and is read again.
+    _refuse_long(found.canonical())
     return found
+
+
+def _refuse_long(raw: bytes) -> None:
+    if len(raw) > MAX_WHERE_BYTES:
+        raise ValueError(f"a predicate has up to {MAX_WHERE_BYTES} bytes, and this one has {len(raw)}")
 
 
 def _written(instant_ms: int | None) -> int | str | None:

@@ -4,7 +4,7 @@ The state topic is compacted: the last record of each key stays, however old. Wh
 (DeleteRecords by hand, or retention after ``cleanup.policy`` was changed), the remainder may look like a whole state,
 since progress is written in every transaction and rules now and then. Buckets and held records would be forgotten
 unnoticed. So each progress record lists the keys of the state after its transaction: the ids of the buckets, and the
-numbers of keys of held records, of the mask and of notes in transit. Rules are required anyway.
+numbers of keys of held records, of the mask, of notes in transit and of queries. Rules are required anyway.
 
 That finds every loss of a beginning. Let all below offset x be gone, and the last progress lie at p:
 
@@ -28,11 +28,13 @@ from typing import Final, NamedTuple
 from index.buckets.bucket import Manifest
 from index.errors import FormatError, StateLostError
 from index.named.mask import CONTAINER_BITS
+from index.named.queries import Query
 from index.named.transit import Lot
 from snapshots.proto import state_pb2
 from snapshots.segments.manifest import MANIFEST_PREFIX, manifest_key
 from snapshots.state.held import HELD_PREFIX, HeldEntry, held_key
 from snapshots.state.mask import MASK_PREFIX, mask_key
+from snapshots.state.queries import QUERY_PREFIX, query_key
 from snapshots.state.transit import TRANSIT_PREFIX, transit_key
 
 _NAMED: Final = 5
@@ -40,16 +42,20 @@ _COUNTED: Final = (
     "records that were held for their targets",
     "parts of the mask of cancelled offsets",
     "lots of records in transit",
+    "queries in force",
 )
+_PREFIXES: Final = (HELD_PREFIX, MASK_PREFIX, TRANSIT_PREFIX, QUERY_PREFIX)
+"""The prefixes of the keys that are counted, in the order of the counts."""
 
 
 class Inventory(NamedTuple):
-    """The ids of all buckets, ascending, and how many keys held records, the mask and notes in transit have."""
+    """The ids of all buckets, ascending, and how many keys held records, mask, notes in transit and queries have."""
 
     bucket_ids: tuple[int, ...] = ()
     held_keys: int = 0
     mask_keys: int = 0
     transit_keys: int = 0
+    query_keys: int = 0
 
 
 NOTHING_STORED = Inventory()
@@ -58,10 +64,13 @@ NOTHING_STORED = Inventory()
 
 def inventory_message(inventory: Inventory) -> state_pb2.Inventory:
     """Encode an inventory as the message within the progress; one byte a bucket where ids are dense."""
-    ids, held_keys, mask_keys, transit_keys = inventory
-    deltas = map(sub, ids, (0, *ids))
+    ids, held_keys, mask_keys, transit_keys, query_keys = inventory
     return state_pb2.Inventory(
-        bucket_id_deltas=deltas, held_keys=held_keys, mask_keys=mask_keys, transit_keys=transit_keys
+        bucket_id_deltas=map(sub, ids, (0, *ids)),
+        held_keys=held_keys,
+        mask_keys=mask_keys,
+        transit_keys=transit_keys,
+        query_keys=query_keys,
     )
 
 
@@ -70,7 +79,7 @@ def inventory_of(message: state_pb2.Inventory) -> Inventory:
     ids = tuple(accumulate(message.bucket_id_deltas))
     if any(one == two for one, two in pairwise(ids)):
         raise FormatError(f"progress says that there are buckets {_named(ids)}, one of them twice")
-    return Inventory(ids, message.held_keys, message.mask_keys, message.transit_keys)
+    return Inventory(ids, message.held_keys, message.mask_keys, message.transit_keys, message.query_keys)
 
 
 def refuse_other(said: Inventory, found: Inventory) -> None:
@@ -105,10 +114,12 @@ class InventoryKeeper:
         held: Iterable[HeldEntry] = (),
         mask: Iterable[int] = (),
         transit: Iterable[Lot] = (),
+        queries: Iterable[Query] = (),
     ) -> None:
         self._keys = {manifest_key(manifest.bucket_id) for manifest in buckets}
         self._keys.update(mask_key(offset >> CONTAINER_BITS) for offset in mask)
         self._keys.update(map(transit_key, transit))
+        self._keys.update(query_key(query.offset) for query in queries)
         self._keys.update(held_key(entry.offset, part) for entry in held for part in range(entry.parts))
         self._noted: dict[bytes, bool] = {}
         self._committed = _of_keys(self._keys)
@@ -119,7 +130,7 @@ class InventoryKeeper:
 
     def note(self, key: bytes, value: bytes | None) -> None:
         """Note a record of the state that the transaction writes; records of other keys are passed over."""
-        if key.startswith((MANIFEST_PREFIX, HELD_PREFIX, MASK_PREFIX, TRANSIT_PREFIX)):
+        if key.startswith((MANIFEST_PREFIX, *_PREFIXES)):
             self._noted[key] = value is not None
 
     def after(self, records: Iterable[tuple[bytes, bytes | None]]) -> Inventory:
@@ -154,7 +165,7 @@ class InventoryKeeper:
 
 
 def _of_keys(keys: Iterable[bytes]) -> Inventory:
-    ids, counts = list[int](), dict.fromkeys((HELD_PREFIX, MASK_PREFIX, TRANSIT_PREFIX), 0)
+    ids, counts = list[int](), dict.fromkeys(_PREFIXES, 0)
     for key in keys:
         if key.startswith(MANIFEST_PREFIX):
             ids.append(int(key[len(MANIFEST_PREFIX) :]))

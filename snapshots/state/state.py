@@ -13,6 +13,7 @@ key                     value
 ``held/<offset>/<n>``   a record that was due and waits for its target, see :mod:`snapshots.state.held`
 ``mask/<number>``       which offsets were cancelled, see :mod:`snapshots.state.mask`
 ``transit/<lot>``       records appended to the delay partition and not read yet, see :mod:`snapshots.state.transit`
+``query/<offset>``      a predicate that has cancelled schedules, see :mod:`snapshots.state.queries`
 ``ending``              an operator is ending a forgotten transaction, see :mod:`snapshots.state.ending`
 ======================  ===============================================================
 
@@ -32,6 +33,7 @@ from pyroaring import FrozenBitMap64
 from index.buckets.bucket import Manifest
 from index.buckets.retention import rules_needed_from
 from index.errors import FormatError, StateLostError
+from index.named.queries import Query
 from index.named.transit import InTransit, Lot
 from index.pending.progress import Behind, Position, Progress, Skipped
 from index.rules.rule_history import RuleEpoch, RuleHistory
@@ -44,6 +46,7 @@ from snapshots.state.held import HELD_PREFIX, HeldEntry, decode_held
 from snapshots.state.inventory import Inventory, inventory_message, inventory_of, refuse_other
 from snapshots.state.lane import LaneName, lane_message, lane_of
 from snapshots.state.mask import MASK_PREFIX, decode_mask
+from snapshots.state.queries import QUERY_PREFIX, decode_queries
 from snapshots.state.transit import TRANSIT_PREFIX, decode_transit
 
 ManifestOf = Callable[[bytes, bytes], Manifest]
@@ -61,7 +64,7 @@ class StoredState:
     the progress: then records that are gone from the state cannot be noticed.
     ``mask`` are the cancelled offsets. ``transit`` notes the records that were appended and not read yet. ``ending`` is
     the transaction that an operator has begun to end. ``lane`` is the lane that may write the state; None: the producer
-    of the partition's own transactional id.
+    of the partition's own transactional id. ``queries`` are the predicates in force, by offset.
     """
 
     progress: Progress
@@ -74,6 +77,7 @@ class StoredState:
     transit: Mapping[Lot, tuple[InTransit, ...]] = field(default_factory=dict)
     ending: Ending | None = None
     lane: LaneName | None = None
+    queries: tuple[Query, ...] = ()
 
     def bucket_at(self, offset: int) -> Manifest | None:
         """Return the bucket whose range has this offset, if one has."""
@@ -159,12 +163,12 @@ def fold_state(
             latest.pop(key, None)
         else:
             latest[key] = value
-    manifests, held, mask, transit = (
+    manifests, held, mask, transit, queries = (
         [(key, latest.pop(key)) for key in list(latest) if key is not None and key.startswith(prefix)]
-        for prefix in (MANIFEST_PREFIX, HELD_PREFIX, MASK_PREFIX, TRANSIT_PREFIX)
+        for prefix in (MANIFEST_PREFIX, HELD_PREFIX, MASK_PREFIX, TRANSIT_PREFIX, QUERY_PREFIX)
     )
     _refuse_unknown(latest.keys() - {PROGRESS_KEY, RULES_KEY, ENDING_KEY})
-    if not any((latest, manifests, held, mask, transit)):
+    if not any((latest, manifests, held, mask, transit, queries)):
         return None
     missing = {PROGRESS_KEY, RULES_KEY} - set(latest)
     if missing:
@@ -174,12 +178,12 @@ def fold_state(
     buckets = tuple(sorted((manifest_of(*stored) for stored in manifests), key=_from_offset))
     if inventory is not None:
         ids = tuple(manifest.bucket_id for manifest in buckets)
-        refuse_other(inventory, Inventory(ids, len(held), len(mask), len(transit)))
+        refuse_other(inventory, Inventory(ids, len(held), len(mask), len(transit), len(queries)))
     _refuse_impossible(buckets, progress)
     history.check(rules_needed_from(progress, buckets))
     found = decode_held(held), inventory, decode_mask(mask), decode_transit(transit)
     ending = decode_ending(latest[ENDING_KEY]) if ENDING_KEY in latest else None
-    return StoredState(progress, delay_topic_id, history, buckets, *found, ending, lane)
+    return StoredState(progress, delay_topic_id, history, buckets, *found, ending, lane, decode_queries(queries))
 
 
 def _refuse_unknown(keys: Collection[bytes | None]) -> None:

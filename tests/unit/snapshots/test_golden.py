@@ -15,6 +15,7 @@ from snapshots.state.ending import decode_ending
 from snapshots.state.held import decode_held, held_key
 from snapshots.state.inventory import Inventory
 from snapshots.state.mask import decode_mask, mask_key
+from snapshots.state.queries import decode_queries, query_key
 from snapshots.state.staged import decode_intent, decode_staged, fold_staged, intent_key, staged_key
 from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress, fold_state
 from snapshots.state.transit import decode_transit, transit_key
@@ -41,6 +42,7 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
         ]
     ),
     "progress-v1.bin": lambda value: fold_state([(PROGRESS_KEY, value), (RULES_KEY, golden("rules-v1.bin"))]),
+    "query-v1.bin": lambda value: decode_queries([(query_key(4711), value)]),
     "rules-v1.bin": lambda value: fold_state([(PROGRESS_KEY, golden("progress-v1.bin")), (RULES_KEY, value)]),
     "segment-inline-v1.bin": decode_segment,
     "segment-pointer-v1.bin": decode_segment,
@@ -50,12 +52,13 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
 
 PROGRESS = Progress(20_000, Position(7, 3), 20_000, 2, next_bucket=43)
 STATE = {
-    PROGRESS_KEY: encode_progress(PROGRESS, "id", Inventory((42,), 1, 1, 1)),
+    PROGRESS_KEY: encode_progress(PROGRESS, "id", Inventory((42,), 1, 1, 1, 1)),
     RULES_KEY: encode_history(RuleHistory.beginning(0, Rules("d"))),
     manifest_key(42): golden("manifest-ids-v1.bin"),
     held_key(4711, 0): golden("held-offset-v1.bin"),
     mask_key(0): golden("mask-v1.bin"),
     transit_key((907, 0)): golden("transit-v1.bin"),
+    query_key(4711): golden("query-v1.bin"),
 }
 STAGED = {staged_key("nightly-7", 4000): golden("staged-v1.bin"), intent_key("nightly-7"): golden("intent-v1.bin")}
 
