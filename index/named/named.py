@@ -35,12 +35,14 @@ from pyroaring import BitMap64
 
 from index.named.mask import Mask
 from index.named.names import Names, hash_of
-from index.named.receipts import ControlOutcome, Receipt, receipt_of
+from index.named.queries import Queries, Query
+from index.named.receipts import ControlOutcome, Matched, Receipt, receipt_of
 from index.named.transit import Transit
 from index.pending.pending import Entry
 from index.pending.progress import Position
 from index.protocol.record import Record
 from index.protocol.schedule import Control
+from index.protocol.where import parse_where
 
 P = TypeVar("P")
 
@@ -53,9 +55,10 @@ MANY: Final = 16
 class NamedSchedules:
     """The named schedules of one owned partition; the caller tells whether a place is pending."""
 
-    def __init__(self, mask: Mask, transit: Transit) -> None:
+    def __init__(self, mask: Mask, transit: Transit, queries: Queries | None = None) -> None:
         self.mask = mask
         self.transit = transit
+        self.queries = queries or Queries()
         self.names = Names()
         self._receipts: list[Receipt] = []
         self._doomed = BitMap64()
@@ -119,6 +122,21 @@ class NamedSchedules:
         self._owe(receipt)
         return receipt
 
+    def query(
+        self, offset: int, control: Control, record: Record, behind: Sequence[Position], matched: Matched, left: int
+    ) -> Receipt:
+        """Put the predicate of a control into force; its receipt is owed, and nothing else is.
+
+        ``behind`` are the matching schedules behind the control, in transit. ``left`` is about how many of the others
+        stay where they are.
+        """
+        assert not self._receipts, "a query is read when nothing is owed"
+        live = tuple(place for place in behind if self._is_live(place.offset))
+        receipt = Receipt(offset, control, ControlOutcome.CANCELLED_WHERE, live, None, record, matched=matched)
+        self._owe(receipt)
+        self.queries.owe(Query(offset, parse_where(control.where), left))
+        return receipt
+
     def _all(self, id_hash: bytes, held: Mapping[Position, int], is_pending: IsPending) -> list[Position]:
         """Return the places where records of this id are pending; remove the places that have left, where most have."""
         known = self.names.find(id_hash)
@@ -145,6 +163,10 @@ class NamedSchedules:
             moved.append(Position(receipt.due_ms, receipt.offset))
         if not moved:
             del self._moved[receipt.control.deliver_id]
+
+    def is_live(self, offset: int) -> bool:
+        """Return whether no control has named the record at this offset."""
+        return self._is_live(offset)
 
     def is_cancelled(self, offset: int) -> bool:
         """Return whether a control has cancelled the record that is read at this offset, while it was in transit."""
@@ -208,6 +230,7 @@ class NamedSchedules:
         self._in_flight = []
         self.mask.committed()
         self.transit.confirm()
+        self.queries.confirm()
         return cancelled
 
     def check(self) -> None:
@@ -215,6 +238,7 @@ class NamedSchedules:
         self.mask.check()
         self.names.check()
         self.transit.check()
+        self.queries.check()
         offsets = [receipt.offset for receipt in (*self._in_flight, *self._receipts)]
         assert offsets == sorted(set(offsets))
         assert self._links == [each for each in self._receipts if each.unwritten]

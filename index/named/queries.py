@@ -18,8 +18,8 @@ Two kinds of schedules are cancelled by their places, because no predicate can t
 are held for their targets leave the state with the receipt; records that the router has appended behind the query and
 not read yet (:mod:`index.named.transit`) are masked, and the receipt names them.
 
-A query is forgotten once nothing in front of it can be pending: S has reached its control, and no bucket and no held
-record has a lower offset.
+A query is forgotten once S has reached its control and no bucket has a lower offset. Then nothing in front of it is
+pending, except held records, which it had no part in.
 
 Rejected: masking each schedule that matches. A million of them would have to be found before the receipt, and would
 take a container of the mask for each 2^16 offsets.
@@ -56,9 +56,14 @@ class Query(NamedTuple):
     left: int
 
     def cancels(self, offset: int, schedule: Schedule, record: Record | None) -> bool:
-        """Return whether it has cancelled the schedule of the record at ``offset``."""
+        """Return whether it has cancelled the schedule of the record at ``offset``.
+
+        Without a record that it needs it has not, so ask again when the record is there.
+        """
         # A record without a target is to be rejected, or gone: it is no schedule.
-        return offset < self.offset and bool(schedule.targets) and self.where.matches(schedule, record)
+        if offset >= self.offset or not schedule.targets or (record is None and self.where.needs_record(schedule)):
+            return False
+        return self.where.matches(schedule, record)
 
 
 def cancelling(queries: Sequence[Query], offset: int, schedule: Schedule, record: Record | None) -> Query | None:
@@ -125,14 +130,10 @@ class Queries:
         assert not self._stored or self._stored[-1].offset < query.offset
         self._owed = query
 
-    def begin(self, ranges: Iterable[range], sealed_to: int, held_from: int | None = None) -> None:
-        """Begin a transaction, in a partition whose pending records lie in the ``ranges`` of buckets, or from S on.
-
-        S is ``sealed_to`` before the transaction. ``held_from`` is the lowest offset of a held record.
-        """
+    def begin(self, ranges: Iterable[range], sealed_to: int) -> None:
+        """Begin a transaction; after it pending records lie in the ``ranges`` of buckets, or from ``sealed_to`` on."""
         self._dropped.clear()
-        starts = [sealed_to, *(each.start for each in ranges if each)]
-        self._needed_from = min(starts if held_from is None else [*starts, held_from])
+        self._needed_from = min([sealed_to, *(each.start for each in ranges if each)])
 
     def drop(self, offset: int) -> None:
         """Note that the transaction drops a schedule that the query at ``offset`` has cancelled."""

@@ -20,6 +20,7 @@ class ControlOutcome(StrEnum):
     NOT_PENDING = "not-pending"
     CHANGED = "changed"
     NOT_MOVED = "not-moved"
+    CANCELLED_WHERE = "cancelled-where"
 
 
 _NOTHING_SPREAD: Final[Mapping[int, int]] = MappingProxyType({})
@@ -37,6 +38,13 @@ class Part(StrEnum):
     HEADERS = "headers"
 
 
+class Matched(NamedTuple):
+    """The number of schedules that a predicate has cancelled: ``exact``, or ``estimated`` where it is not known."""
+
+    exact: int | None = None
+    estimated: int | None = None
+
+
 class Receipt(NamedTuple):
     """The one answer to a control: the schedules that it cancelled, by (due, offset) in the order of the log.
 
@@ -49,6 +57,9 @@ class Receipt(NamedTuple):
     The last ``unwritten_count`` of ``cancelled`` have no record: a move that leaves with this receipt was to write each
     of them, and this control came first (:mod:`index.named.named`). Such a schedule has the offset of its move. ``why``
     is the reason why a move could not write its schedule again.
+
+    The receipt of a control with a predicate has their number in ``matched``. It names only the schedules that lie
+    behind the control (:mod:`index.named.queries`), since the predicate tells the others.
     """
 
     offset: int
@@ -62,11 +73,19 @@ class Receipt(NamedTuple):
     asked_ms: Mapping[int, int] = _NOTHING_SPREAD
     unwritten_count: int = 0
     why: str = ""
+    matched: Matched | None = None
 
     @property
     def moved(self) -> Position | None:
         """The schedule that gets another due time: the last of the cancelled ones."""
         return self.cancelled[-1] if self.outcome is ControlOutcome.MOVED else None
+
+    @property
+    def cancels(self) -> int:
+        """How many schedules it cancels; an estimate where no exact number is known."""
+        if self.matched is None:
+            return len(self.cancelled)
+        return self.matched.exact if self.matched.exact is not None else self.matched.estimated or 0
 
     @property
     def written(self) -> tuple[Position, ...]:
@@ -148,6 +167,10 @@ def receipt_value(receipt: Receipt) -> bytes:
         "cancelled": [{"offset": each.offset, "due": receipt.asked_ms.get(each.offset, each.due_ms)} for each in told],
         "due": receipt.due_ms,
     }
+    if receipt.matched is not None:
+        plain["matched"] = receipt.matched.exact
+        if receipt.matched.exact is None:
+            plain["estimated"] = receipt.matched.estimated
     if receipt.why:
         plain["why"] = receipt.why
     if receipt.omitted:
@@ -157,7 +180,8 @@ def receipt_value(receipt: Receipt) -> bytes:
 
 
 def receipt_record(receipt: Receipt) -> Record:
-    """Return the record of a receipt: its key is the id, and its headers are the control's."""
+    """Return the record of a receipt: its key is the id, null for a predicate, and its headers are the control's."""
     control = receipt.record
+    deliver_id = receipt.control.deliver_id if receipt.matched is None else None
     headers = () if Part.HEADERS in receipt.omitted else control.headers
-    return Record(receipt.control.deliver_id, receipt_value(receipt), headers, control.timestamp_ms)
+    return Record(deliver_id, receipt_value(receipt), headers, control.timestamp_ms)

@@ -12,19 +12,16 @@ Only signed records count (:mod:`index.protocol.occurrences`): no record of a pr
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from pyroaring import BitMap64, FrozenBitMap64
 
 from index.named.mask import Mask
-from index.named.places import HASH_BYTES
-from index.named.transit import InTransit, Lot
+from index.named.transit import NO_ID, InTransit, Lot
 from index.pending.progress import Position
 from index.protocol.occurrences import is_ours
 from index.protocol.record import Record
 from index.protocol.recurring import Recurrence, may_recur, recurrence_of
-
-_NO_ID: Final = bytes(HASH_BYTES)
 
 
 class SeriesInLog(NamedTuple):
@@ -54,7 +51,7 @@ class SeriesInLog(NamedTuple):
         """
         if not self.gone or self.gone.max() < cursor:
             return {}
-        return {(0, 0): (InTransit(Position(0, self.gone.max()), _NO_ID),)}
+        return {(0, 0): (InTransit(Position(0, self.gone.max()), NO_ID),)}
 
 
 def series_in_log(records: Iterable[tuple[int, Record]], key: bytes, from_offset: int) -> SeriesInLog:

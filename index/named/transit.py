@@ -1,4 +1,4 @@
-"""Records that the router has appended to its own delay partition and not read yet: next occurrences with an id.
+"""Records that the router has appended to its own delay partition and not read yet: next occurrences, moved schedules.
 
 A control applies to the schedules in front of it, and to their successors. An occurrence that leaves is followed by the
 next one, which is written behind all records that were written meanwhile::
@@ -19,17 +19,21 @@ records in transit have been read, because the records behind it could not be re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from index.named.places import HASH_BYTES
 from index.pending.progress import Position
 
 MOST_IN_LOT: Final = 5_000
 """Most notes that are stored together: a value of the state takes 15,000 of them."""
+
+NO_ID: Final = bytes(HASH_BYTES)
+"""In place of the hash of an id: no id has it. A query cancels records without an id, too."""
 
 Lot: TypeAlias = tuple[int, int]
 """Number of the transaction that has written the notes, and of the lot in it."""
 
 
 class InTransit(NamedTuple):
-    """A record with an id that a transaction has appended, and its place."""
+    """A record that a transaction has appended, its place, and the hash of its id, ``NO_ID`` where it has none."""
 
     place: Position
     id_hash: bytes
@@ -95,6 +99,10 @@ class Transit:
     def find(self, id_hash: bytes, offset: int) -> list[Position]:
         """Return the places of the records of this id that are still to be read when ``offset`` is read."""
         return [each.place for each in self._by_id.get(id_hash, ()) if each.place.offset > offset]
+
+    def behind(self, offset: int) -> list[Position]:
+        """Return the places of all records that are still to be read when ``offset`` is read."""
+        return [note.place for notes in self._lots.values() for note in notes if note.place.offset > offset]
 
     def add(self, number: int, notes: Sequence[InTransit]) -> None:
         """Add the notes of the transaction with this number, in the order of the log."""

@@ -3,7 +3,7 @@
 :mod:`index.partition.partition` plans the release.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Generic, TypeVar
 
@@ -11,7 +11,8 @@ from index.buckets.bucket import Manifest
 from index.named.mask import Mask
 from index.named.named import NamedSchedules
 from index.named.names import hash_of
-from index.named.receipts import Receipt
+from index.named.queries import Queries
+from index.named.receipts import Matched, Receipt
 from index.named.transit import Transit
 from index.partition.batch import Batch
 from index.partition.counted import CountedStill
@@ -41,6 +42,7 @@ class Entering(Generic[P, R]):
         mask: Mask | None = None,
         transit: Transit | None = None,
         runs: Runs[P] = NOTHING_WAITS,
+        queries: Queries | None = None,
     ) -> None:
         self._committed = progress
         self._size_of = size_of
@@ -50,7 +52,7 @@ class Entering(Generic[P, R]):
         behind = dict(progress.catching_up)
         for manifest in buckets:
             self._pending.add_bucket(manifest, progress.watermark, behind.get(manifest.bucket_id))
-        self._named: NamedSchedules = NamedSchedules(mask or Mask(), transit or Transit())
+        self._named: NamedSchedules = NamedSchedules(mask or Mask(), transit or Transit(), queries)
         self._late: list[Entry[P]] = []
         self._rejected: list[tuple[int, R]] = []
         self._skipped = SkippedRanges(progress.skipped)
@@ -76,9 +78,10 @@ class Entering(Generic[P, R]):
     def pending(self) -> int:
         """Count the records that wait for their due time, in memory and in buckets, without the ones in flight.
 
-        Cancelled records are left out wherever they lie. A segment that is partly passed counts as a whole.
+        Cancelled records are left out wherever they lie; the number of those that a query has cancelled may have been
+        estimated. A segment that is partly passed counts as a whole.
         """
-        cancelled = self._committed.cancelled + len(self._counted)
+        cancelled = self._committed.cancelled + len(self._counted) + self._named.queries.left
         return max(0, self._pending.in_memory + self._pending.stored - cancelled)
 
     @property
@@ -136,12 +139,14 @@ class Entering(Generic[P, R]):
         entry: Entry[P] | None = None,
         *,
         held: Mapping[Position, int] = _NOTHING_HELD,
+        gone: Collection[int] = (),
     ) -> tuple[Receipt | None, Sequence[Entry[P]]]:
         """Index a control, and the ``entry`` of the schedule that it becomes.
 
         It returns the receipt of the control, None where the control is settled, and the entry where that was added.
         The ids of all buckets must be known (:mod:`index.named.names`). ``held`` maps the places of its id that wait
-        behind W to their shifts: how long after the requested time each one is due.
+        behind W to their shifts: how long after the requested time each one is due. ``gone`` are the offsets of
+        schedules of its id that a query has cancelled.
         """
         shift_ms = 0 if control.schedule is None else control.schedule.shift_ms
         if self.is_settled(offset):
@@ -151,11 +156,19 @@ class Entering(Generic[P, R]):
             return None, self._add_named(control, entry, shift_ms)
         self._enter(offset)
         due_ms = None if entry is None else entry[0] - shift_ms
-        receipt = self._named.evaluate(offset, control, record, due_ms, held, self._is_pending)
+        is_pending = (lambda place: place.offset not in gone and self.is_pending(place)) if gone else self.is_pending
+        receipt = self._named.evaluate(offset, control, record, due_ms, held, is_pending)
         if entry is None or receipt.voids_itself:
             return receipt, ()
         self._indexed_to = offset
         return receipt, self._add_named(control, entry, shift_ms)
+
+    def query(
+        self, offset: int, control: Control, record: Record, behind: Sequence[Position], matched: Matched, left: int
+    ) -> None:
+        """Index a control with a predicate (:mod:`index.named.queries`), as ``NamedSchedules.query`` does."""
+        self._enter(offset)
+        self._named.query(offset, control, record, behind, matched, left)
 
     def freeze(self) -> Unsealed[P]:
         """Set everything that was indexed aside to be sealed; all of it must be below the committed C.
@@ -187,7 +200,8 @@ class Entering(Generic[P, R]):
             self._named.names.add(hash_of(control.deliver_id), Position(entry[0], entry[1]), shift_ms)
         return added
 
-    def _is_pending(self, place: Position) -> bool:
+    def is_pending(self, place: Position) -> bool:
+        """Return whether a record that was indexed has not left; a cancelled one may still be in its place."""
         if place.offset >= self._committed.cursor:
             return True
         bucket = next((each for each in self._pending.buckets.values() if each.holds(place.offset)), None)

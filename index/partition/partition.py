@@ -171,7 +171,7 @@ class PartitionIndex(Entering[P, R]):
         self._skipped.forget(self._committed.sealed_to)
         if self._pending.catching_up:
             self._pending.catching_up.confirm()
-        self._named.sweep(self._is_pending)
+        self._named.sweep(self.is_pending)
         if installed is None:
             return
         watermark = self._committed.watermark

@@ -1,10 +1,10 @@
-"""Reads the control headers of a record: ``deliver-cancel``, ``-replace``, ``-move`` and ``-if-due``.
+"""Reads the control headers of a record: ``deliver-cancel``, ``-replace``, ``-move``, ``-if-due``, ``-cancel-where``.
 
 They are rare, so they are read together, and only where a record has one of them. Only the headers decide: the same
 record is the same control on every replay.
 
-A record that cancels is no schedule, so a header with a due time or a target contradicts it. A record that moves is no
-schedule either: it gives a due time and nothing else.
+A record that cancels, by an id or by a predicate, is no schedule. So a header with a due time or a target contradicts
+it. A record that moves is no schedule either: it gives a due time and nothing else.
 """
 
 from collections.abc import Callable
@@ -14,12 +14,14 @@ from index.protocol.headers import CONTROL_PREFIX, RECURRING, Alias, HeaderRole,
 from index.protocol.readers import reader
 from index.protocol.rejections import unreadable
 from index.protocol.schedule import Action, Control, Reason, Rejection
+from index.protocol.where import parse_where
 
 CANCEL: Final = CONTROL_PREFIX + "cancel"
 REPLACE: Final = CONTROL_PREFIX + "replace"
 MOVE: Final = CONTROL_PREFIX + "move"
 IF_DUE: Final = CONTROL_PREFIX + "if-due"
-NAMES: Final = frozenset((CANCEL, REPLACE, MOVE, IF_DUE))
+CANCEL_WHERE: Final = CONTROL_PREFIX + "cancel-where"
+NAMES: Final = frozenset((CANCEL, REPLACE, MOVE, IF_DUE, CANCEL_WHERE))
 _TIMES: Final = (HeaderRole.AT, HeaderRole.AFTER)
 
 _read_id: Final = reader(Alias(CANCEL, HeaderRole.ID))
@@ -31,8 +33,8 @@ def control_of(headers: Headers, says: Callable[[str], HeaderRole | None]) -> Co
 
     ``says`` returns the role of another header, None where the header is the user's.
 
-    >>> control_of([("deliver-cancel", b"order-7"), ("trace", b"1")], says={}.get)
-    Control(action=<Action.CANCEL: 'cancel'>, deliver_id=b'order-7', if_due_ms=None, due_ms=None, schedule=None)
+    >>> control_of([("deliver-cancel", b"order-7"), ("trace", b"1")], says={}.get)[:2]
+    (<Action.CANCEL: 'cancel'>, b'order-7')
     """
     given: dict[str, bytes | None] = {}
     for name, raw in headers:
@@ -46,6 +48,8 @@ def control_of(headers: Headers, says: Callable[[str], HeaderRole | None]) -> Co
         return None
     others = {role: (name, raw) for name, raw in headers if (role := says(name)) is not None}
     recurs = {name for name, raw in headers if raw is not None and lowered(name) in RECURRING}
+    if CANCEL_WHERE in given:
+        return _cancel_where(given, {name for name, _ in others.values()} | recurs)
     if CANCEL in given:
         return _cancel(given, {name for name, _ in others.values()} | recurs)
     if MOVE in given:
@@ -60,6 +64,17 @@ def _cancel(given: dict[str, bytes | None], others: set[str]) -> Control | Rejec
         message = f"{CANCEL} beside {contradicting[0]}: a record that cancels is no schedule"
         return Rejection(Reason.AMBIGUOUS_HEADER, message)
     return _control(Action.CANCEL, CANCEL, given[CANCEL], given)
+
+
+def _cancel_where(given: dict[str, bytes | None], others: set[str]) -> Control | Rejection:
+    if contradicting := sorted(others | (given.keys() - {CANCEL_WHERE})):
+        message = f"{CANCEL_WHERE} beside {contradicting[0]}: a record that cancels by a predicate does nothing else"
+        return Rejection(Reason.AMBIGUOUS_HEADER, message)
+    raw = given[CANCEL_WHERE]
+    try:
+        return Control(Action.CANCEL_WHERE, b"", where=parse_where(_there(raw)).canonical())
+    except ValueError as error:
+        return unreadable(CANCEL_WHERE, raw, error)
 
 
 def _move(

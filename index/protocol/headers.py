@@ -47,7 +47,9 @@ not allow it."""
 SERIES: Final = CONTROL_PREFIX + "series"
 """Header that only routers write, into the next occurrence of a series (:mod:`index.protocol.occurrences`)."""
 
-RESERVED: Final = RECURRING.union(CONTROL_PREFIX + name for name in ("cancel", "replace", "move", "if-due"))
+RESERVED: Final = RECURRING.union(
+    CONTROL_PREFIX + name for name in ("cancel", "replace", "move", "if-due", "cancel-where")
+)
 """Control headers of the contract that not every delay topic acts on. A delay topic that does not act on one rejects
 the record, because releasing it at once would contradict the request."""
 

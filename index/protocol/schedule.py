@@ -112,11 +112,12 @@ class Schedule(NamedTuple):
 
 
 class Action(StrEnum):
-    """The effect of a control on the pending schedules of its id that lie in front of it."""
+    """The effect of a control on the pending schedules in front of it that have its id, or that match it."""
 
     CANCEL = "cancel"
     REPLACE = "replace"
     MOVE = "move"
+    CANCEL_WHERE = "cancel-where"
 
 
 class Control(NamedTuple):
@@ -126,6 +127,8 @@ class Control(NamedTuple):
     * ``if_due_ms``: it applies only to schedules due exactly then; None: to all.
     * ``due_ms``: the new due time of a schedule that it moves; None where it moves none.
     * ``schedule``: the schedule that the record itself becomes, where it replaces others; else None.
+    * ``where``: the canonical form of the predicate of the schedules that it cancels; empty where it names an id
+      (:mod:`index.protocol.where`).
 
     >>> from index.rules.rules import Rules
     >>> rules = Rules(topic="orders.delay", default_target="orders")
@@ -141,6 +144,7 @@ class Control(NamedTuple):
     if_due_ms: int | None = None
     due_ms: int | None = None
     schedule: Schedule | None = None
+    where: bytes = b""
 
 
 Decision: TypeAlias = Schedule | Control | Rejection

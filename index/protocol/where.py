@@ -95,6 +95,11 @@ class CancelWhere(NamedTuple):
         """Return whether due time and id show that a schedule does not match; AT_ONCE stands for any due time."""
         return not self.takes_id(deliver_id) or (asked_ms != AT_ONCE and not self.takes_due(asked_ms))
 
+    def is_decided_by(self, asked_ms: int) -> bool:
+        """Return whether due time and id tell if a schedule matches; AT_ONCE stands for any due time."""
+        is_bounded = self.due_from_ms is not None or self.due_to_ms is not None
+        return not self.target and self.header is None and not (is_bounded and asked_ms == AT_ONCE)
+
     def needs_record(self, schedule: Schedule) -> bool:
         """Return whether only the record tells if this schedule matches."""
         is_bounded = self.due_from_ms is not None or self.due_to_ms is not None

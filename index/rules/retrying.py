@@ -37,7 +37,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
-from index.protocol.control_headers import CANCEL, MOVE
+from index.protocol.control_headers import CANCEL, CANCEL_WHERE, MOVE
 from index.protocol.headers import (
     ATTEMPTS_MAX,
     DELAY_ATTEMPT,
@@ -70,6 +70,7 @@ ONE: Final = 1_000
 MAX_FACTOR: Final = 100 * ONE
 
 _READ: Final = frozenset((DELAY_ATTEMPT, DELAY_TARGET, ATTEMPTS_MAX))
+_CHANGES_OTHERS: Final = frozenset((CANCEL, MOVE, CANCEL_WHERE))
 _MOST: Final = 1_000_000
 _LONGEST_NAME: Final = max(map(len, _READ))
 _APPLIED_TO_TARGET: Final = frozenset(
@@ -291,7 +292,7 @@ class Retrying:
 def _known(name: str) -> str:
     """Return the plain name of a header that decides here; empty for all others."""
     plain = lowered(name)
-    return plain if plain in _READ or plain in (CANCEL, MOVE) else ""
+    return plain if plain in _READ or plain in _CHANGES_OTHERS else ""
 
 
 def _count(raw: bytes | None) -> int:

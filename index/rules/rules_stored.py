@@ -10,7 +10,7 @@ from index.protocol.headers import Alias, HeaderRole, Unit
 from index.rules.retrying import Retry
 from index.rules.targets import TargetRule
 
-RULES_VERSION: Final = 4
+RULES_VERSION: Final = 6
 """Raise it whenever a change of code changes a decision. Rules of released versions decide as they did, for as long as
 records need them (:data:`KNOWN_VERSIONS`); any other version is refused, never guessed."""
 
@@ -21,10 +21,6 @@ of other routers may be targets. Headers that a client has altered are taken as 
 (:mod:`index.rules.unreadable`)."""
 
 KNOWN_VERSIONS: Final = (RULES_OF_0_1_0, RULES_VERSION)
-
-STORED_WITH_RETRY: Final = 5
-"""The version under which rules with a retry are stored. They have ``RULES_VERSION`` otherwise. A router that knows no
-retries refuses them by this number, and says that it must be upgraded."""
 
 MIN_PERIOD_MS: Final = 1_000
 """Default of ``min_period_ms``."""
@@ -93,7 +89,7 @@ def plain_of(rules: StoredRules) -> dict[str, Any]:
         "forbidden_targets": sorted(rules.forbidden_targets),
         "max_delay_ms": rules.max_delay_ms,
         "topic": rules.topic,
-        "version": rules.version if rules.retry is None else STORED_WITH_RETRY,
+        "version": rules.version,
     }
     if rules.target_rules:
         # A rule without a spread has three values, as in rules of earlier versions.
@@ -108,10 +104,9 @@ def fields_of(plain: dict[str, Any]) -> dict[str, Any]:
     """Read the fields of rules from the output of ``plain_of``; raise ValueError, TypeError or LookupError."""
     version = plain["version"]
     # JSON's true would pass for 1.
-    if type(version) is not int or version not in {*KNOWN_VERSIONS, STORED_WITH_RETRY}:
-        known = f"{_known()}, {STORED_WITH_RETRY}"
-        raise ValueError(f"they have version {version!r}, and this program knows only {known}; upgrade the router")
-    retry = plain["retry"] if version == STORED_WITH_RETRY else None
+    if type(version) is not int or version not in KNOWN_VERSIONS:
+        raise ValueError(f"they have version {version!r}, and this program knows only {_known()}; upgrade the router")
+    retry = plain.get("retry")
     return {
         "enabled": _typed(plain.get("enabled", True), bool),
         "at_once": _typed(plain.get("at_once", False), bool),
@@ -123,7 +118,7 @@ def fields_of(plain: dict[str, Any]) -> dict[str, Any]:
         "spread_ms": _typed(plain.get("spread_ms", 0), int),
         "target_rules": tuple(_target_rule(*rule) for rule in plain.get("target_rules", ())),
         "retry": None if retry is None else _retry(**retry),
-        "version": version if retry is None else RULES_VERSION,
+        "version": version,
         "topic": _typed(plain["topic"], str),
         "default_target": _typed(plain["default_target"], str),
         "allowed_targets": tuple(_typed(name, str) for name in plain["allowed_targets"]),
@@ -137,8 +132,7 @@ def fields_of(plain: dict[str, Any]) -> dict[str, Any]:
 
 def differing(one: StoredRules, other: StoredRules) -> tuple[str, ...]:
     """Return the names of the fields, as they are stored, in which the rules differ."""
-    # With and without a retry the number under which they are stored differs, which is no difference in itself.
-    before, after = ({**plain_of(rules), "version": rules.version} for rules in (one, other))
+    before, after = plain_of(one), plain_of(other)
     return tuple(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))
 
 

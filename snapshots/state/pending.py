@@ -7,8 +7,8 @@
     [S, C) ──► records of the delay topic, behind W
     from C on ──► records of the delay topic that no router has indexed yet
 
-A cancelled record is masked, and a held one is counted once, as held. Records are decided by the rules of their offset,
-as the owner of the partition would decide them again.
+A cancelled record is masked, or matches a query (:mod:`index.named.queries`). A held one is counted once, as held.
+Records are decided by the rules of their offset, as the owner of the partition would decide them again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,6 +18,7 @@ from typing import NamedTuple, Self
 from pyroaring import BitMap64, FrozenBitMap64
 
 from index.buckets.bucket import Manifest, SegmentRef
+from index.named.queries import cancelling
 from index.pending.progress import Position
 from index.protocol.record import Record
 from index.protocol.recurring import recurrence_of
@@ -81,6 +82,8 @@ class StoredPending:
         decision, record = decide(self.state.history.at(offset), record, offset)
         schedule = schedule_of(decision)
         if schedule is None or (due_ms is not None and schedule.due_ms != due_ms):
+            return None
+        if cancelling(self.state.queries, offset, schedule, record) is not None:
             return None
         is_indexed = due_ms is None and offset < self.state.progress.cursor
         if is_indexed and Position(schedule.due_ms, offset) <= self.state.watermark_at(offset):

@@ -172,7 +172,7 @@ def decide(
             continue
         if isinstance(decision, Control) and not answered:
             raise ControlFoundError(number)
-        if decision.deliver_id is not None:
+        if decision.deliver_id is not None and not (isinstance(decision, Control) and decision.where):
             named.append((number, decision.deliver_id))
             if (schedule := schedule_of(decision)) is not None and schedule.shift_ms:
                 shifts_ms[number] = schedule.shift_ms

@@ -7,7 +7,8 @@ records behind it: the router goes on there. In the receipts topic, where only t
 names the control.
 
 Receipts that retention has removed are missing. Then the caller has to name an instant before which every control was
-acted on: controls up to it count as answered, and the schedules that they cancelled are pending again.
+acted on: controls up to it count as answered, and the schedules that they cancelled by an id are pending again.
+Schedules that were cancelled by a predicate are found by that (:mod:`spark_backfill.build.queried`).
 """
 
 from collections.abc import Mapping, Sequence

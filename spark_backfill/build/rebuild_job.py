@@ -16,6 +16,7 @@ from index.protocol.headers import SERIES
 from spark_backfill import cluster
 from spark_backfill.build import answered, released, scope
 from spark_backfill.build.index_job import IndexOutcome, Options, prepare, run
+from spark_backfill.build.queried import queries_of, without_queried
 from spark_backfill.cluster import LogRange
 from spark_backfill.errors import JobError, NeedsOwnerError
 from spark_backfill.settings import DelayTopic, Settings
@@ -69,7 +70,9 @@ def rebuild(
     said = answered.answers(spark, connector, topic.name, topic.receipts, receipts, options.task_records)
     gone = [f"{topic.receipts}/{number} begins at offset {log.start}" for number, log in receipts.items() if log.start]
     unanswered = answered.first_unanswered(left, topic.rules, said, released_before_ms, gone)
-    pending = answered.without_answered(left, topic.rules, said, released_before_ms)
+    queries = queries_of(left, topic.rules, unanswered)
+    pending = without_queried(left, topic.rules, queries)
+    pending = answered.without_answered(pending, topic.rules, said, released_before_ms)
     ranges = _up_to(ranges, unanswered, say)
     for partition, offset in answered.named_behind(said, unanswered):
         say(f"{topic.name}/{partition}/{offset} was cancelled or moved before a router read it, and is pending again")

@@ -9,6 +9,9 @@ A record that a transaction has appended is pending from then on, and a control 
 begins in front of the control. A control that holds for one due time only may be evaluated before or after that, and
 the checker cannot tell which.
 
+A query cancels every schedule in front of it that matches and has not left. Its receipt tells their number, and names
+those that lie behind it.
+
 A moved schedule is also pending for the controls behind the move that the same transaction answers: it has no record
 yet, and it has the offset of the move. If a move reports that its schedule could not be written, the schedule stays.
 """
@@ -18,10 +21,10 @@ from collections.abc import Callable, Collection, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
 from tests.simulation.violation import require
-from tests.simulation.world import REJECTED, Answer, Named, Produced, Transaction
+from tests.simulation.world import REJECTED, Answer, Named, Produced, Transaction, Where
 
 DONE = {"cancel": "cancelled", "replace": "replaced", "move": "moved"}
-NO_SCHEDULE = ("cancel", "move")
+NO_SCHEDULE = ("cancel", "move", "cancel-where")
 
 
 class Unwritten(NamedTuple):
@@ -40,12 +43,19 @@ class Answers:
         produced: Mapping[int, Produced],
         left: MutableMapping[int, str],
         may_be_rejected: Callable[[Produced], bool],
+        may_be_accepted: Callable[[Produced], bool],
         due_us: Callable[[Produced], int],
+        target: Callable[[Produced], str],
     ) -> None:
         self._produced = produced
         self._left = left
         self._may_be_rejected = may_be_rejected
+        self._may_be_accepted = may_be_accepted
         self._due_us = due_us
+        self._target = target
+        self.doubtful: dict[int, int] = {}
+        """Records that match a query, and that a job may have rejected or retention removed before, with the query."""
+        self.unwanted: set[int] = set()
         self._has_appended: set[int] = set()
         self._passed_over: set[int] = set()
         self._log_end_as_left: dict[int, int] = {}
@@ -70,6 +80,10 @@ class Answers:
         for answer in transaction.answers:
             says = json.loads(answer.record.value or b"")
             taken = self._take_unwritten(answer, says)
+            control = self._answered_by(answer)
+            if control.where is not None:
+                self._query(answer, says, control.where, transaction.log_start)
+                continue
             self._one(answer, says, taken, rejected, transaction.log_start)
             self._moved(answer, says, taken, moved.pop(answer.offset, None))
         require(not moved, f"moved, and no receipt tells of it: {moved}")
@@ -102,6 +116,17 @@ class Answers:
             del self._unwritten[offset]
         return wanted
 
+    def _answered_by(self, answer: Answer) -> Produced:
+        """Return the control that a receipt answers: a legible one that is not rejected, and has no other receipt."""
+        control = self._produced[answer.offset]
+        is_control = control.named is not None and bool(control.named.action)
+        require(is_control, f"{answer.offset} is no control, and has a receipt")
+        require(answer.offset not in self._answered, f"{answer.offset} has two receipts")
+        require(answer.offset not in self._never_indexed, f"{answer.offset} is rejected, and has a receipt")
+        require(control.legible, f"{answer.offset} cannot be read, and has a receipt")
+        self._answered.add(answer.offset)
+        return control
+
     def _one(
         self,
         answer: Answer,
@@ -112,12 +137,7 @@ class Answers:
     ) -> None:
         control = self._produced[answer.offset]
         named = control.named
-        require(named is not None and bool(named.action), f"{answer.offset} is no control, and has a receipt")
         assert named is not None
-        require(answer.offset not in self._answered, f"{answer.offset} has two receipts")
-        require(answer.offset not in self._never_indexed, f"{answer.offset} is rejected, and has a receipt")
-        require(control.legible, f"{answer.offset} cannot be read, and has a receipt")
-        self._answered.add(answer.offset)
         told = answer.record.key, list(answer.record.headers), says["action"]
         require(told == (named.deliver_id, list(control.headers), named.action), f"{answer.offset} is told as {told}")
         of_its_id = [
@@ -176,6 +196,51 @@ class Answers:
         for offset in cancelled:
             self._left[offset] = f"the receipt of {answer.offset}"
         self._itself(control, says["due"], is_void=not found and named.if_due_ms is not None)
+
+    def _query(self, answer: Answer, says: Any, where: Where, log_start: int) -> None:
+        """Check the receipt of a query: each schedule in front of it that matches is cancelled from here on."""
+        control = self._produced[answer.offset]
+        told = answer.record.key, list(answer.record.headers), says["action"], says["outcome"], says["due"]
+        wanted = None, list(control.headers), "cancel-where", "cancelled-where", None
+        require(told == wanted, f"{answer.offset} is told as {told}")
+        hit = [
+            each
+            for offset, each in self._produced.items()
+            if offset not in self._left
+            if self._is_in_front(each, answer.offset)
+            if each.named is None or each.named.action not in NO_SCHEDULE
+            if (self._may_be_accepted(each) or _is_forged(each)) and self._matches(each, where)
+        ]
+        certain = [each for each in hit if self._is_certain(each, log_start)]
+        cancelled = {each["offset"]: each["due"] for each in says["cancelled"]}
+        behind = {each.offset: self._due_ms(each) for each in hit if each.offset > answer.offset}
+        require(cancelled.items() <= behind.items(), f"{answer.offset} names {cancelled}, not {behind}")
+        missed = [each.offset for each in certain if each.offset in behind.keys() - cancelled.keys()]
+        require(not missed, f"{answer.offset} does not name {missed}")
+        matched = says["matched"]
+        if matched is None:
+            require("estimated" in says, f"{answer.offset} says neither a number nor an estimate")
+        else:
+            is_right = len(certain) <= matched <= len(hit)
+            require(is_right, f"{answer.offset} says {matched}, not {len(certain)} to {len(hit)}")
+        self._left.update(dict.fromkeys((each.offset for each in certain), f"the query at {answer.offset}"))
+        self._left.update(dict.fromkeys(cancelled, f"the query at {answer.offset}"))
+        # The rules of the moment may reject a record in transit, and other rules may accept it when it is read.
+        doubtful = [each.offset for each in hit if each not in certain and each.offset < answer.offset]
+        self.doubtful |= dict.fromkeys(doubtful, answer.offset)
+        self.unwanted |= {each.offset for each in hit}
+        self._left[answer.offset] = "its receipt"
+
+    def _matches(self, record: Produced, where: Where) -> bool:
+        due_ms = self._due_ms(record) or record.timestamp_ms
+        deliver_id = None if record.named is None else record.named.deliver_id
+        return (
+            where.target in (None, self._target(record))
+            and (where.due_from_ms is None or due_ms >= where.due_from_ms)
+            and (where.due_to_ms is None or due_ms < where.due_to_ms)
+            and (where.id_prefix is None or (deliver_id is not None and deliver_id.startswith(where.id_prefix)))
+            and (where.header is None or where.header in record.headers)
+        )
 
     def _of_what_left_meanwhile(self, control: Produced) -> set[str]:
         """Return the outcomes possible because of records that left between the evaluation of a control and its
@@ -265,6 +330,11 @@ def _begins_at(record: Produced) -> int:
         return record.moved_last
     assert record.series is not None
     return record.series.first
+
+
+def _is_forged(record: Produced) -> bool:
+    """Say whether a record claims to be an occurrence: the index cannot tell, and rejects it when it is due."""
+    return record.series is None and any(name == "deliver-series" for name, _ in record.headers)
 
 
 def _own(record: Produced) -> list[tuple[str, bytes | None]]:

@@ -73,7 +73,9 @@ class Checker:
         self._produced: dict[int, Produced] = {}
         self._left: dict[int, str] = {}
         self._numbers = Numbers(0, (-1, -1), 0)
-        self._answers = Answers(self._produced, self._left, self._may_be_rejected, self._due_us)
+        self._answers = Answers(
+            self._produced, self._left, self._may_be_rejected, self._may_be_accepted, self._due_us, self._target
+        )
         self._waits = [(0, Waits.of(rules_used[0].to_json()))]
 
     def follow(self) -> None:
@@ -86,14 +88,20 @@ class Checker:
 
     def nothing_missing(self, told_lost: Collection[int] = ()) -> None:
         """Raise Violation if a record has not left at the end of the run and no router has reported it as lost."""
-        missing = sorted(self._produced.keys() - self._left.keys() - set(told_lost))
+        missing = sorted(self._produced.keys() - self._left.keys() - self._answers.doubtful.keys() - set(told_lost))
         require(not missing, f"lost: {missing}")
         unanswered = sorted(self._answers.unanswered() - set(told_lost))
         require(not unanswered, f"controls without a receipt: {unanswered}")
 
     def still_owed(self, before_offset: int) -> set[int]:
         """Return the offsets below this one of records that have not left."""
-        return {offset for offset in self._produced if offset < before_offset} - self._left.keys()
+        there = {offset for offset in self._produced if offset < before_offset}
+        return there - self._left.keys() - self._answers.doubtful.keys()
+
+    @property
+    def unwanted(self) -> set[int]:
+        """The offsets of records that a query has cancelled, or may have cancelled."""
+        return self._answers.unwanted
 
     def _one(self, transaction: Transaction) -> None:
         before, self._numbers = self._numbers, self._numbers_after(transaction)
@@ -106,6 +114,8 @@ class Checker:
             is_whole = written is None or _is_of(written, record)
             require(is_whole or self._is_rightly_shortened(left, record), f"{offset} altered: {written}, not {record}")
             require(offset not in self._left, f"{offset} left twice, to {self._left.get(offset)} and to {topic}")
+            query = self._answers.doubtful.get(offset)
+            require(query is None or topic == REJECTED, f"{offset} released, and the query at {query} cancels it")
             self._left[offset] = topic
             self._rightly(record, topic, transaction.begun_ms)
             if topic != REJECTED:
@@ -153,12 +163,14 @@ class Checker:
             is_right = self._may_be_rejected(record) or self._may_be_refused(record)
             require(is_right, f"{record.offset} rejected, but right by all rules there were")
             return
-        is_right = any(_acceptable(record, rules) for rules in self._rules_used)
-        require(is_right, f"{record.offset} released, but wrong by all rules there were")
+        require(self._may_be_accepted(record), f"{record.offset} released, but wrong by all rules there were")
         target = self._target(record)
         require(topic == target, f"{record.offset} went to {topic}, not {target}")
         early_us = self._due_us(record) + self._shift_ms(record) * 1_000 - begun_ms * 1_000
         require(early_us <= 0, f"{record.offset} released {early_us} us early")
+
+    def _may_be_accepted(self, record: Produced) -> bool:
+        return any(_acceptable(record, rules) for rules in self._rules_used)
 
     def _may_be_rejected(self, record: Produced) -> bool:
         if not all(_acceptable(record, rules) for rules in self._rules_used):
@@ -282,7 +294,7 @@ def _is_of(written: Record, record: Produced) -> bool:
 
 def _acceptable(record: Produced, rules: Rules) -> bool:
     """Say whether a record is valid by one set of rules, without a call of the shipped decision."""
-    if record.named is not None and record.named.action == "cancel":
+    if record.named is not None and record.named.action in ("cancel", "cancel-where"):
         return record.legible
     if rules.retry is not None:
         return _acceptable_attempt(record, rules, rules.retry)

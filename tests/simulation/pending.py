@@ -1,15 +1,17 @@
 """Compares the pending entries of an owner with the records that producers have sent and that have not left yet."""
 
 from collections import Counter
+from collections.abc import Collection
 
 from tests.simulation.checker import Violation
 from tests.simulation.serving import SteppedWorker
 
 
-def compare(serving: SteppedWorker, owed: set[int], told_lost: set[int]) -> None:
+def compare(serving: SteppedWorker, owed: set[int], told_lost: set[int], unwanted: Collection[int] = ()) -> None:
     """Raise Violation if a record that has left is pending, one is pending twice, or one that is owed is nowhere.
 
-    ``owed`` are the offsets of all records below the next one to index that have not left. The records in segments are
+    ``owed`` are the offsets of all records below the next one to index that have not left. ``unwanted`` are the offsets
+    of records that a query has cancelled: they stay in their places until W reaches them. The records in segments are
     known by the ranges of their buckets; the entries in memory are looked at one by one.
     """
     ledger = serving.owned.ledger
@@ -24,7 +26,7 @@ def compare(serving: SteppedWorker, owed: set[int], told_lost: set[int]) -> None
         each.offset for each in ledger.named._receipts if each.due_ms is None or each.control.due_ms is not None
     )
     in_memory.update(offset for lane in serving.owned.gate.waiting() for _, offset, _ in lane)
-    for offset in [each for each in in_memory if each in ledger.named.mask]:
+    for offset in [each for each in in_memory if each in ledger.named.mask or each in unwanted]:
         # An entry in a bucket stays until W reaches it.
         del in_memory[offset]
     if left := sorted(in_memory.keys() - owed):

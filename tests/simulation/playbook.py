@@ -11,10 +11,10 @@ beginning of the playbook, and a record is known by its value::
 It returns the records that became visible.
 """
 
+import dataclasses
 import json
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from index.buckets.bucket_rules import SealRules
@@ -59,11 +59,18 @@ class ReceiptSeen(NamedTuple):
     outcome: ControlOutcome
     cancelled: tuple[str, ...]
     due_ms: int | None
+    matched: int | None = None
+    estimated: int | None = None
 
 
 def receipt(outcome: str, *cancelled: str, due_ms: int | None = None) -> ReceiptSeen:
     """Return the receipt that a test expects."""
     return ReceiptSeen(ControlOutcome(outcome), cancelled, due_ms)
+
+
+def query_receipt(*cancelled: str, matched: int | None = None, estimated: int | None = None) -> ReceiptSeen:
+    """Return the receipt of a query that a test expects."""
+    return ReceiptSeen(ControlOutcome.CANCELLED_WHERE, cancelled, None, matched, estimated)
 
 
 def value_of(record: Produced) -> str:
@@ -94,15 +101,20 @@ class Turn:
 
     def writes(self, *receipts: ReceiptSeen) -> "Turn":
         """Compare the receipts."""
-        _compare([self._told(json.loads(each.record.value or b"")) for each in self._answers], [*receipts])
+        _compare(self.receipts(), [*receipts])
         return self
+
+    def receipts(self) -> list[ReceiptSeen]:
+        """Return the receipts."""
+        return [self._told(json.loads(each.record.value or b"")) for each in self._answers]
 
     def _named(self, left: Sequence[Left]) -> list[str]:
         return [self._values[each.offset] for each in left]
 
     def _told(self, said: Any) -> ReceiptSeen:
         cancelled = tuple(self._values[each["offset"]] for each in said["cancelled"])
-        return ReceiptSeen(ControlOutcome(said["outcome"]), cancelled, said["due"] and said["due"] - START_MS)
+        due_ms, numbers = said["due"] and said["due"] - START_MS, (said.get("matched"), said.get("estimated"))
+        return ReceiptSeen(ControlOutcome(said["outcome"]), cancelled, due_ms, *numbers)
 
 
 def _compare(found: object, expected: object) -> None:
@@ -148,6 +160,7 @@ class Playbook:
         id: str | None = None,  # noqa: A002 -- the name of the header
         cancel: str | None = None,
         move: str | None = None,
+        where: Mapping[str, object] | None = None,
         replace: bool = False,
         headers: Headers = (),
     ) -> None:
@@ -159,6 +172,7 @@ class Playbook:
             "deliver-id": id,
             "deliver-cancel": cancel,
             "deliver-move": move,
+            "deliver-cancel-where": None if where is None else json.dumps(where),
             "deliver-replace": "true" if replace else None,
         }
         written = [(name, str(word).encode()) for name, word in of_words.items() if word is not None]
@@ -208,7 +222,7 @@ class Playbook:
 
     def follows(self, **changes: Any) -> None:
         """Change the rules, as an operator does."""
-        self._around.rules = replace(self._around.rules, **changes)
+        self._around.rules = dataclasses.replace(self._around.rules, **changes)
 
     def pauses(self, *targets: str) -> None:
         """Pause these targets and no other."""
@@ -223,6 +237,10 @@ class Playbook:
         """Let a topic refuse larger records; a record has the bytes of its key, its value and its headers."""
         self._around.store.refusing.most_bytes[topic] = most_bytes
 
+    def counts_at_most(self, entries: int) -> None:
+        """Let a router that starts from now on look at no more entries to count what a query cancels."""
+        self._around.limits = dataclasses.replace(self._around.limits, count_budget=entries)
+
     def loses(self, value: str) -> None:
         """Let retention remove a record of the delay topic, and all records in front of it."""
         log = self._around.log
@@ -233,6 +251,12 @@ class Playbook:
         """The number of sealed buckets."""
         assert self._serving is not None
         return len(self._serving.owned.ledger.parts.buckets)
+
+    @property
+    def queries(self) -> int:
+        """The number of queries in force."""
+        assert self._serving is not None
+        return len(self._serving.owned.ledger.named.queries)
 
     @property
     def status(self) -> PartitionStatus:

@@ -39,6 +39,7 @@ from tests.simulation.workload import (
     append_attempts,
     append_chain,
     append_named,
+    append_query,
     append_recurring,
     append_some,
     some_rules,
@@ -101,6 +102,10 @@ NAMES_SHARE = 0.6
 """The share of runs in which schedules, recurring ones too, are cancelled and replaced."""
 CHAIN_SHARE = 0.5
 """The share of those runs in which moves follow directly on each other, and some cannot be written."""
+
+QUERY_SHARE = 0.4
+QUERY_CHANCE = 0.3
+"""The share of runs in which schedules are cancelled by query, and the chance of a query beside some records."""
 
 DELAY_SHARE = 0.25
 """The share of runs in which some rules give records without a time a delay."""
@@ -167,6 +172,7 @@ class Run:
         self._away = away if away.random() < AWAY_SHARE else None
         self._named = random.Random(f"{seed}, named")
         self._names = self._named.random() < NAMES_SHARE
+        self._querying = _some_querying(seed)
         self._delaying = random.Random(f"{seed}, delays")
         self._delays_ms = [0, 20, 100] if self._delaying.random() < DELAY_SHARE else [0]
         # A bucket that would have more pages is written without its ids, as in the buckets of version 0.1.0.
@@ -306,6 +312,8 @@ class Run:
                 append_chain(self._chaining, self._clock.now_ms, self._around.log)
         if self._retries:
             append_attempts(self._retrying, self._clock.now_ms, self._around.log)
+        if self._querying is not None and self._querying.random() < QUERY_CHANCE:
+            append_query(self._querying, self._clock.now_ms, self._around.log)
         if self._unreadable is not None and self._unreadable.random() < UNREADABLE_CHANCE:
             self._around.log.append_unreadable(self._unreadable.randint(1, 3))
         self._note(f"appended up to {self._around.log.end}")
@@ -488,7 +496,7 @@ class Run:
             self._checker.follow()
             self._hear_what_is_lost()
             owed = self._checker.still_owed(ledger.indexed_to)
-            pending.compare(serving, owed, self._around.log.told_lost)
+            pending.compare(serving, owed, self._around.log.told_lost, self._checker.unwanted)
 
     def _step(self, member: Member, step: Callable[[SteppedWorker], None]) -> SteppedWorker | None:
         """Let the worker of a member do a step, and return the worker if it serves then."""
@@ -583,6 +591,12 @@ class Run:
 
     def _note(self, event: str, member: Member | None = None) -> None:
         self.trace.append(event if member is None else f"{member.number}| {event}")
+
+
+def _some_querying(seed: int) -> random.Random | None:
+    """Return the random generator of queries, in runs that have some."""
+    querying = random.Random(f"{seed}, queries")
+    return querying if querying.random() < QUERY_SHARE else None
 
 
 def _actions_of(seed: int, *, forgets: bool, refuses: bool, lanes: bool) -> dict[str, int]:

@@ -17,6 +17,7 @@ SMALL: Final = Limits(
     merge_read_bytes=300,
     tombstones=5,
     trim_every_s=0.02,
+    count_budget=8,
     page_rows=2,
     page_write_bytes=130,
     pages_whole_bytes=200,

@@ -1,12 +1,13 @@
 """Generates the records that producers send, and rules that an operator may set."""
 
+import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from index.rules.rules import Retry, Rules, TargetRule
-from tests.simulation.world import START_MS, DelayLog, Named, Produced, Series
+from tests.simulation.world import START_MS, DelayLog, Named, Produced, Series, Where
 
 DEFAULT_TARGET = "out"
 TARGETS = ("a", "b")
@@ -129,6 +130,35 @@ def append_named(rng: random.Random, now_ms: int, log: DelayLog, delays_ms: Sequ
         named = Named(deliver_id, action, if_due_ms)
         log.records.append(replace(plain, headers=[*own, *headers], legible=legible, due_us=due_us, named=named))
         log.end += 1
+
+
+def append_query(rng: random.Random, now_ms: int, log: DelayLog) -> None:
+    """Append a control that cancels by query, or one that nobody can follow."""
+    fields = rng.sample(["target", "due_from", "due_to", "id_prefix", "header"], rng.choice([1, 1, 2]))
+    start_ms, end_ms = now_ms + rng.randint(-60, 150), now_ms + rng.randint(151, 400)
+    prefix, header = rng.choice(["a", "b"]), ("trace", rng.choice(["x", "y", ""]))
+    meant = {
+        "target": rng.choice([DEFAULT_TARGET, *TARGETS]),
+        "due_from": start_ms,
+        "due_to": end_ms,
+        "id_prefix": prefix,
+        "header": dict(zip(("name", "value"), header, strict=True)),
+    }
+    raw = json.dumps({name: meant[name] for name in fields}).encode()
+    legible = rng.random() < 0.9
+    where = Where(
+        str(meant["target"]) if "target" in fields else None,
+        start_ms if "due_from" in fields else None,
+        end_ms if "due_to" in fields else None,
+        prefix.encode() if "id_prefix" in fields else None,
+        (header[0], header[1].encode()) if "header" in fields else None,
+    )
+    broken = rng.choice([b"{}", b'{"target": ""}', b'{"traget": "a"}', b"where"])
+    headers: list[tuple[str, bytes | None]] = [("trace", b"x"), ("Deliver-Cancel-Where", raw if legible else broken)]
+    named = Named(b"", "cancel-where")
+    control = Produced(log.end, headers, now_ms, 0, DEFAULT_TARGET, legible, named=named, where=where)
+    log.records.append(control)
+    log.end += 1
 
 
 def append_attempts(rng: random.Random, now_ms: int, log: DelayLog) -> None:

@@ -118,6 +118,16 @@ class Named(NamedTuple):
     if_due_ms: int | None = None
 
 
+class Where(NamedTuple):
+    """The intention behind a control that cancels by query: all of it has to be true of a schedule."""
+
+    target: str | None = None
+    due_from_ms: int | None = None
+    due_to_ms: int | None = None
+    id_prefix: bytes | None = None
+    header: tuple[str, bytes] | None = None
+
+
 @dataclass(frozen=True)
 class Produced:
     """A record of the delay topic, with the intention of its producer in separate terms.
@@ -129,7 +139,8 @@ class Produced:
     wrote the record because of which a router has written this one, or -1 if no producer has asked for this very
     record. ``unreadable_to``: the record stands for a batch that no client can read, from its offset up to that one.
     ``attempts_made`` are the attempts so far, or -1 if their number cannot be read. ``attempts_most`` is the number of
-    attempts for which the record asks, or 0. ``came_from`` is the target that it says it has come from.
+    attempts for which the record asks, or 0. ``came_from`` is the target that it says it has come from. ``where`` is
+    the query of a control that cancels by one.
     """
 
     offset: int
@@ -150,6 +161,7 @@ class Produced:
     attempts_made: int = 0
     attempts_most: int = 0
     came_from: str = ""
+    where: Where | None = None
 
     @property
     def missed_from_ms(self) -> int:

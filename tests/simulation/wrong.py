@@ -12,6 +12,7 @@ mistake:
 * :mod:`.wrong_naming`: cancelled and replaced schedules
 * :mod:`.wrong_ids`: pages of ids
 * :mod:`.wrong_moving`: moved schedules
+* :mod:`.wrong_querying`: schedules that are cancelled by query
 * :mod:`.wrong_spreading`: spread bursts
 * :mod:`.wrong_retrying`: attempts
 * :mod:`.wrong_doubts`: places in doubt
@@ -50,6 +51,7 @@ from tests.simulation import (
     wrong_moving,
     wrong_naming,
     wrong_owning,
+    wrong_querying,
     wrong_recurring,
     wrong_refusing,
     wrong_retrying,
@@ -389,6 +391,7 @@ ALL: tuple[type[Wrong], ...] = (
     *wrong_naming.ALL,
     *wrong_ids.ALL,
     *wrong_moving.ALL,
+    *wrong_querying.ALL,
     *wrong_spreading.ALL,
     *wrong_retrying.ALL,
     *wrong_doubts.ALL,

@@ -133,7 +133,7 @@ class DoomedResumed(Wrong):
 
 
 class _SparesLate(PartitionLedger):
-    def _is_pending(self, place: Position) -> bool:
+    def is_pending(self, place: Position) -> bool:
         return place > self._committed.watermark
 
 

@@ -9,7 +9,7 @@ import yaml
 from index.errors import ConfigError
 from index.protocol.headers import NATIVE, PRESETS, HeaderRole
 from index.protocol.schedule import Reason
-from index.rules.rules_stored import KNOWN_VERSIONS, RULES_OF_0_1_0, RULES_VERSION, STORED_WITH_RETRY
+from index.rules.rules_stored import KNOWN_VERSIONS, RULES_OF_0_1_0, RULES_VERSION
 from sidecar.policies.policy import KEYS, ScopeKind, policy_of, target_scope, topic_scope
 from sidecar.policies.policy import Scope as PolicyScope
 from tests.support.paths import ROOT
@@ -96,7 +96,6 @@ def test_going_back_tells_the_version_of_the_rules_and_warns_of_starting_over() 
     section = OPERATIONS.partition("## Moving up and back")[2].partition("\n## ")[0]
     told = " ".join(section.split())
     assert f"a version: now {RULES_VERSION}, since" in told
-    assert f"and {STORED_WITH_RETRY} where attempts are counted" in told
     assert f"version {RULES_OF_0_1_0}, which 0.1.0 wrote, is still read" in told
     assert KNOWN_VERSIONS == (RULES_OF_0_1_0, RULES_VERSION), "or the sentence must name the others too"
     bold = re.findall(r"\*\*(.+?)\*\*", told)

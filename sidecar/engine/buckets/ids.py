@@ -14,7 +14,7 @@ which are pending. Where the delay topic has expired before its time, records th
 memory and will be released: then each control also searches memory.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import islice
@@ -31,8 +31,10 @@ from index.named.places import insert
 from index.pending.progress import Position
 from index.protocol.record import Record
 from index.protocol.schedule import Schedule, schedule_of
+from index.protocol.where import CancelWhere
 from sidecar.engine.buckets.id_pages import IdPageSource
 from sidecar.engine.buckets.loading import Loading
+from sidecar.engine.buckets.queries import QueryEffect, StoredQueries
 from sidecar.engine.buckets.segments import SegmentSource, keep_nothing
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.payload.ledger import PartitionLedger
@@ -74,6 +76,7 @@ class StoredIds:
         pool: Pool,
         loading: Loading,
         gate: Gate,
+        queries: StoredQueries,
     ) -> None:
         self._ledger = ledger
         self._source = source
@@ -81,6 +84,7 @@ class StoredIds:
         self._pool = pool
         self._loading = loading
         self._gate = gate
+        self._queries = queries
         self._clock = context.clock
         self._log = context.log
         self._metrics = context.metrics
@@ -97,12 +101,13 @@ class StoredIds:
     def is_reading(self) -> bool:
         """True while a read has to end before the next record can be taken in."""
         fails = self._clock.running_s() < self._retry_s
-        return fails or any(not reading.done() for reading in self._reading.values())
+        is_reading = any(not reading.done() for reading in self._reading.values())
+        return fails or is_reading or self._queries.is_counting
 
     @property
     def being_read(self) -> tuple[int, ...]:
         """Ids of the buckets whose segments or pages are being read; these buckets have to stay."""
-        return tuple(self._reading)
+        return (*self._reading, *self._queries.being_read)
 
     def are_known(self, deliver_id: bytes, following: Iterable[bytes]) -> bool:
         """Say whether a control about this id may be evaluated now; if not, the caller asks again.
@@ -138,6 +143,14 @@ class StoredIds:
         Such records are held for their targets, or were loaded before the delay topic let go of them.
         """
         return self._gate.places_of(deliver_id) | self._in_memory(deliver_id)
+
+    def cancelled(self, deliver_id: bytes, held: Mapping[Position, int]) -> Collection[int]:
+        """Return the offsets of schedules of this id that queries have cancelled, ``held`` ones among them."""
+        return self._queries.cancelled(deliver_id, held)
+
+    def answer(self, offset: int, where: CancelWhere) -> QueryEffect | None:
+        """Return the schedules that a query cancels; None while they are counted, so ask again."""
+        return self._queries.answer(offset, where)
 
     def _in_memory(self, deliver_id: bytes) -> dict[Position, int]:
         if not self._expired:

@@ -6,17 +6,22 @@ two transactions.
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Protocol
+from typing import Final, Protocol
 
+from index.named.queries import MOST_QUERIES
+from index.named.receipts import Matched
 from index.pending.pending import Entry
 from index.pending.progress import Position
+from index.protocol.control_headers import CANCEL_WHERE
+from index.protocol.schedule import Reason, Rejection
+from index.protocol.where import CancelWhere, parse_where
 from sidecar.clock import Clock
-from sidecar.engine.intake.decided import BadBatch, Controlling, Decided, Indexed, Rejected, stub_of
+from sidecar.engine.intake.decided import BadBatch, Controlling, Decided, Indexed, Rejected, Step, stub_of
 from sidecar.engine.intake.deciding import NEVER
 from sidecar.engine.payload.ledger import PartitionLedger
-from sidecar.engine.payload.records import Payload, resident_bytes, scheduled_size, size_of, transaction_bytes
+from sidecar.engine.payload.records import Payload, Refused, resident_bytes, scheduled_size, size_of, transaction_bytes
 from sidecar.engine.ports import Budget
 
 INDEX_RECORDS = 20_000
@@ -30,6 +35,13 @@ MOVED_BYTES = 262_144
 CONTROLS_FOR_S = 0.05
 """Longest time that controls are evaluated between two transactions, since releasing waits. One control takes some 30
 us, and as much again for each pending schedule of its id that it looks at; an id may have any number of these."""
+
+
+TOO_MANY_QUERIES: Final = Rejection(
+    Reason.INVALID_SCHEDULE,
+    f"{CANCEL_WHERE}: {MOST_QUERIES} predicates are in force in this partition, and there may be no more. A predicate"
+    " ends when no record that was sent before it is pending; until then, cancel by id",
+)
 
 
 class Ahead(Protocol):
@@ -63,6 +75,28 @@ class IdPlaces(Protocol):
         """Return the positions of the records of this id that are held for their targets, each with its spread in
         milliseconds.
         """
+
+    def cancelled(self, deliver_id: bytes, held: Mapping[Position, int]) -> Collection[int]:
+        """Return the offsets of schedules of this id that queries have cancelled, ``held`` ones among them."""
+
+    def answer(self, offset: int, where: CancelWhere) -> "QueryAnswer | None":
+        """Return the schedules that the query at this offset cancels; None while they are counted, so ask again."""
+
+
+class QueryAnswer(Protocol):
+    """The schedules that a query cancels."""
+
+    @property
+    def behind(self) -> Sequence[Position]:
+        """The positions of the schedules that lie behind its control, in transit."""
+
+    @property
+    def matched(self) -> Matched:
+        """The number of all schedules."""
+
+    @property
+    def left(self) -> int:
+        """About how many schedules stay where they are."""
 
 
 class Intake:
@@ -110,6 +144,15 @@ class Intake:
         """Return how many offsets are not indexed yet, as far as the last fetch tells; no request is made."""
         return max(0, self._ahead.log_end - self._ledger.indexed_to)
 
+    @property
+    def waits(self) -> bool:
+        """Says that no record may be indexed before the next transaction: a query needs a transaction of its own."""
+        ledger, decided = self._ledger, self._under_way
+        if ledger.named.queries.is_owed:
+            return True
+        step = decided.steps[decided.at] if decided is not None and decided.at < len(decided.steps) else None
+        return _is_query(step) and bool(ledger.owed) and not ledger.replaying
+
     def close(self) -> None:
         """End reading, and give back the memory of the records that were not indexed."""
         self._ahead.close()
@@ -117,8 +160,8 @@ class Intake:
 
     def _index(self, decided: Decided, done: Indexed, max_bytes: int) -> bool:
         """Index the steps that fit; return False when a control waits for its ids or for the next transaction."""
-        steps = decided.steps
-        while decided.at < len(steps) and done.size_bytes < max_bytes:
+        steps, queries = decided.steps, self._ledger.named.queries
+        while decided.at < len(steps) and done.size_bytes < max_bytes and not queries.is_owed:
             step = steps[decided.at]
             if isinstance(step, list):
                 fitting, fitting_bytes = _fitting(step, max_bytes - done.size_bytes)
@@ -132,7 +175,7 @@ class Intake:
                 self._ledger.reject(step.offset, step.refused)
                 done.size_bytes += size_of(step.refused.record)
             elif isinstance(step, Controlling):
-                if not self._has_time() or not self._control(step, _ids_behind(decided), done):
+                if not self._has_time() or not self._control(step, decided, done):
                     return False
             elif isinstance(step, BadBatch):
                 self._ledger.skip(step.from_offset, step.to_offset, stub_of(step))
@@ -141,7 +184,7 @@ class Intake:
                 # The end event also steps over control records and removed ones, which yield no message.
                 self._ledger.advance(max(step, self._ledger.indexed_to))
             decided.at += 1
-        return True
+        return not queries.is_owed
 
     def _has_time(self) -> bool:
         """Say whether another control may be evaluated before the next transaction; the time begins with the first
@@ -152,18 +195,43 @@ class Intake:
             self._until_s = now_s + CONTROLS_FOR_S
         return now_s < self._until_s
 
-    def _control(self, step: Controlling, following: Iterable[bytes], done: Indexed) -> bool:
-        """Evaluate a control; return False while it is unknown which bucket records have its id."""
+    def _control(self, step: Controlling, decided: Decided, done: Indexed) -> bool:
+        """Evaluate a control; return False while it is unknown which records it concerns."""
+        if _is_query(step):
+            if not self._query(step):
+                return False
+            done.size_bytes += size_of(step.record)
+            return True
         is_settled = self._ledger.is_settled(step.offset)
-        if not is_settled and not self._places.are_known(step.control.deliver_id, following):
+        if not is_settled and not self._places.are_known(step.control.deliver_id, _ids_behind(decided)):
             return False
-        held = self._places.held(step.control.deliver_id)
-        receipt, added = self._ledger.control(step.offset, step.control, step.record, step.entry, held=held)
+        held, gone = self._places.held(step.control.deliver_id), frozenset[int]()
+        if self._ledger.named.queries and not is_settled:
+            gone = frozenset(self._places.cancelled(step.control.deliver_id, held))
+            held = {place: shift_ms for place, shift_ms in held.items() if place.offset not in gone}
+        receipt, added = self._ledger.control(step.offset, step.control, step.record, step.entry, held=held, gone=gone)
         self._count([] if step.entry is None else [step.entry], added, done)
         # A chain of moves writes one record.
         is_moved = receipt is not None and receipt.moved is not None and receipt.moved in receipt.written
         moved_bytes = MOVED_BYTES if is_moved else 0
         done.size_bytes += size_of(step.record) + sum(scheduled_size(payload) for _, _, payload in added) + moved_bytes
+        return True
+
+    def _query(self, step: Controlling) -> bool:
+        """Put a query into force; return False while records are owed, or while its schedules are counted."""
+        ledger = self._ledger
+        if ledger.is_settled(step.offset):
+            ledger.advance(step.offset + 1)
+            return True
+        if ledger.owed:
+            return False
+        if len(ledger.named.queries) >= MOST_QUERIES:
+            ledger.reject(step.offset, Refused(TOO_MANY_QUERIES, step.record))
+            return True
+        answer = self._places.answer(step.offset, parse_where(step.control.where))
+        if answer is None:
+            return False
+        ledger.query(step.offset, step.control, step.record, answer.behind, answer.matched, answer.left)
         return True
 
     def _add(self, run: list[Entry[Payload]], decided: Decided, done: Indexed) -> None:
@@ -201,5 +269,9 @@ def _ids_behind(decided: Decided) -> Iterator[bytes]:
     """Yield the ids of the controls behind the next one."""
     for place in range(decided.at + 1, len(decided.steps)):
         step = decided.steps[place]
-        if isinstance(step, Controlling):
+        if isinstance(step, Controlling) and not _is_query(step):
             yield step.control.deliver_id
+
+
+def _is_query(step: Step | None) -> bool:
+    return isinstance(step, Controlling) and bool(step.control.where)

@@ -7,6 +7,7 @@ from pyroaring import FrozenBitMap64
 
 from index.buckets.bucket import Manifest
 from index.named.mask import Mask
+from index.named.queries import Query
 from index.named.transit import InTransit, Lot
 from index.partition.batch import Installation
 from index.pending.progress import Progress
@@ -50,6 +51,7 @@ class Origin:
     stale: tuple[bytes, ...] = ()
     state_starts_at: int = 0
     lane: LaneName | None = None
+    queries: tuple[Query, ...] = ()
 
     def with_series_key(self, new: Callable[[], bytes]) -> "Origin":
         """Return the origin with a key that signs the next occurrences of recurring schedules; new if it has none."""
@@ -75,6 +77,7 @@ class Origin:
             self.held,
             mask=self.mask,
             transit={lot: tuple(notes) for lot, notes in self.transit.items()},
+            queries=self.queries,
         )
 
 
@@ -103,7 +106,7 @@ def write_origin(transactions: Transactions, origin: Origin, lane: LaneName | No
         withdrawn = tuple(key for key, _ in origin.restored)
         requests.append(Request(nobody, removed=origin.stale, withdrawn=withdrawn))
     # The transaction leaves the buckets, held records and other keys of the origin as they are.
-    inventory = InventoryKeeper(origin.buckets, origin.held, origin.mask, origin.transit).current
+    inventory = InventoryKeeper(origin.buckets, origin.held, origin.mask, origin.transit, origin.queries).current
     state = [*state_of(requests), *origin.made_anew]
     transaction = Transaction((), (), origin.progress, inventory, state, requests, lane=lane)
     result = transactions.commit(transaction)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from index.named.mask import Mask
+from index.named.queries import Queries
 from index.named.transit import Transit
 from index.partition.adopting import Adoption
 from index.partition.partition import PartitionIndex
@@ -15,6 +16,7 @@ from sidecar.engine.buckets.id_pages import IdPageSource
 from sidecar.engine.buckets.ids import StoredIds
 from sidecar.engine.buckets.lifecycle import Housekeeping
 from sidecar.engine.buckets.loading import Loading
+from sidecar.engine.buckets.queries import StoredQueries
 from sidecar.engine.buckets.segments import SegmentSource
 from sidecar.engine.buckets.single_records import SingleRecords
 from sidecar.engine.intake.decided import Indexed
@@ -36,6 +38,7 @@ from sidecar.engine.release.gate import Gate
 from sidecar.engine.release.moving import Moving
 from sidecar.engine.release.occurring import Series
 from sidecar.engine.release.plan import Plan, Released
+from sidecar.engine.release.querying import Querying
 from sidecar.engine.release.releaser import Releaser
 from sidecar.engine.release.screening import Screening
 from sidecar.engine.release.transaction import Request, Timestamps, Transactions
@@ -115,9 +118,9 @@ class OwnedPartition:
         closing.callback(self._resident.close)
         host.rates.enter(topic.name)
         closing.callback(host.rates.leave, topic.name)
-        mask, transit = Mask(origin.mask), Transit(origin.transit)
+        mask, transit, queries = Mask(origin.mask), Transit(origin.transit), Queries(origin.queries)
         self.ledger: PartitionLedger = PartitionIndex(
-            origin.progress, scheduled_size, origin.buckets, mask, transit, host.runs
+            origin.progress, scheduled_size, origin.buckets, mask, transit, host.runs, queries
         )
         own = (topic.name, context.partition), (topic.receipts, context.partition)
         aside = Aside(*own, topic.rejected, lambda name: host.directory.resolve([name])[name].partitions)
@@ -137,15 +140,17 @@ class OwnedPartition:
             host.compresses,
             Series(key, behind, host.zone_of),
             Moving(pending.of, source.decide, key, behind),
+            Querying(self.ledger, self.gate),
         )
-        inventory = InventoryKeeper(origin.buckets, origin.held, origin.mask, origin.transit)
+        inventory = InventoryKeeper(origin.buckets, origin.held, origin.mask, origin.transit, origin.queries)
         lane = None if host.lane is None else host.lane.name
         parts = self.ledger, self.gate, inventory, self._screening
         self.releaser = Releaser(context, transactions, *parts, lane=lane)
         pages = IdPageSource(topic.name, topic.snapshots, context.partition, context.limits)
         self._loading = Loading(context, self.ledger.parts, source, host.pool, host.budget, self._resident)
         closing.callback(self._loading.close)
-        self._ids = StoredIds(context, self.ledger, source, pages, host.pool, self._loading, self.gate)
+        asked = StoredQueries(context, self.ledger, source, host.pool, self.gate, pending.of)
+        self._ids = StoredIds(context, self.ledger, source, pages, host.pool, self._loading, self.gate, asked)
         self._tail = PartitionTail(context, self.ledger, origin.history, host.read_on, self._ids, has_looked)
         closing.callback(self._tail.close)
         self._housekeeping = Housekeeping(context, self.ledger, source, host.pool, self._ids, pages, host.codec)
@@ -214,7 +219,8 @@ class OwnedPartition:
 
         * A bucket is about to be adopted, or staged records are still being looked for.
         * As many records wait to be sealed as are being sealed.
-        * A control waits until the ids in the buckets are known.
+        * A control waits until the ids in the buckets are known, or until the schedules that it cancels are counted.
+        * A query waits for a transaction, or has to leave in one.
         * No more records may wait for their targets, or for the end of a pause.
         * The delay partition or its receipts are in doubt.
         * The partition is drained.
@@ -227,7 +233,7 @@ class OwnedPartition:
             self._tail.end_look()
         adopts = self._tail.is_looking or self._adopting.pauses
         is_full = self._housekeeping.is_behind or self._is_draining or self._is_held_up
-        return adopts or is_full or self._ids.is_reading or self.gate.aside.stops_intake
+        return adopts or is_full or self._ids.is_reading or self._tail.waits or self.gate.aside.stops_intake
 
     @property
     def _seal_all(self) -> bool:

@@ -232,13 +232,13 @@ class Rounds:
         for outcome, count in released.by_outcome().items():
             metrics.receipts.labels(name, outcome).inc(count)
         if released.receipts:
-            metrics.cancelled.labels(name).inc(sum(len(receipt.cancelled) for receipt in released.receipts))
+            metrics.cancelled.labels(name).inc(sum(receipt.cancels for receipt in released.receipts))
         if released.skipped:
             metrics.occurrences_skipped.labels(name).inc(released.skipped)
         if released.truncated:
             metrics.truncated.labels(name).inc(released.truncated)
         self._count_held(plan, released)
-        held = {offset for _, offset, _ in released.held}
+        held = {offset for _, offset, _ in released.held}.union(released.unwanted)
         due_times_ms = [due_ms for due_ms, offset, _ in plan.batch.due if offset not in held]
         scheduled = due_times_ms[bisect_right(due_times_ms, AT_ONCE) :]
         if scheduled:

@@ -85,6 +85,11 @@ class PartitionTail:
         """Index the records that have arrived, as ``Intake.fill`` does; raise ClusterError on any error."""
         return self._intake.fill(wait_s, max_bytes)
 
+    @property
+    def waits(self) -> bool:
+        """Says that no record may be indexed before the next transaction."""
+        return self._intake.waits
+
     def lag(self) -> int:
         """Return the number of offsets of the delay partition that are not indexed yet."""
         return self._intake.lag()

@@ -131,6 +131,7 @@ def read_origin(
         changed=differing(stored.history.in_force, in_force),
         state_starts_at=standing.state_starts_at() if stored.inventory is None else 0,
         lane=stored.lane,
+        queries=stored.queries,
     )
 
 

@@ -58,13 +58,13 @@ class Refused(NamedTuple):
 class Appended(NamedTuple):
     """A record for the delay partition, which follows from the record at ``offset`` and has its timestamp.
 
-    A record with an id has the hash of the id in ``id_hash``; the transaction notes its offset and ``due_ms``.
+    The transaction notes its offset, ``due_ms`` and ``id_hash``, which is the hash of its id, or ``NO_ID``.
     """
 
     offset: int
     record: Record
-    due_ms: int = 0
-    id_hash: bytes = b""
+    due_ms: int
+    id_hash: bytes
 
 
 Decide: TypeAlias = Callable[[int, Record], Decision]

@@ -12,6 +12,7 @@ from datetime import tzinfo
 from typing import Final
 
 from index.named.names import hash_of
+from index.named.transit import NO_ID
 from index.pending.pending import Entry
 from index.protocol.headers import SERIES
 from index.protocol.occurrences import (
@@ -54,7 +55,7 @@ class Recurring:
     * ``occurrences``: the series and the number of each occurrence.
     * ``next``: the records that follow them, where there are any.
     * ``skipped``: how many missed occurrences lie between.
-    * ``notes``: due time and hash of the id of each record that follows or is begun, where it has an id.
+    * ``notes``: due time and hash of the id of each record that follows or is begun.
     """
 
     begun: dict[int, Record] = field(default_factory=dict)
@@ -73,7 +74,7 @@ class Recurring:
             return []
         follow = {offset: self.next[offset] for offset in leaving if offset in self.next}
         appended = [*self.begun.items(), *follow.items()]
-        return [Appended(offset, record, *self.notes.get(offset, ())) for offset, record in appended]
+        return [Appended(offset, record, *self.notes[offset]) for offset, record in appended]
 
     def skipped_before(self, appended: Iterable[Appended]) -> int:
         """Count the missed occurrences that these appended records skip."""
@@ -209,8 +210,9 @@ class Series:
 
 
 def _note(found: Recurring, offset: int, after: Occurrence | None, schedule: Schedule) -> None:
-    if after is not None and schedule.deliver_id is not None:
-        found.notes[offset] = after.due_ms, hash_of(schedule.deliver_id)
+    if after is not None:
+        deliver_id = schedule.deliver_id
+        found.notes[offset] = after.due_ms, NO_ID if deliver_id is None else hash_of(deliver_id)
 
 
 def _recurrence(record: Record | None, rules: Rules) -> Recurrence | None:

@@ -73,6 +73,7 @@ class Attempt:
     * ``planned``: the records that it was planned with.
     * ``held``: the records that wait for their target instead.
     * ``taken_out``: the offsets of held records that its receipts cancel.
+    * ``unwanted``: the offsets of records that leave in silence, because a query has cancelled them.
     * ``blamed``: the requests that were left out last; if the brokers refuse the rest too, they were not the cause.
     """
 
@@ -83,6 +84,7 @@ class Attempt:
     receipts: list[Receipt]
     held: list[Entry[Scheduled]] = field(default_factory=list)
     taken_out: frozenset[int] = frozenset()
+    unwanted: set[int] = field(default_factory=set)
     truncated: set[int] = field(default_factory=set)
     blamed: list[Request] = field(default_factory=list)
     why_blamed: str = ""
@@ -101,7 +103,8 @@ class Attempt:
 class Released:
     """The work of one committed transaction; ``aborted`` is the number of attempts that were aborted before.
 
-    ``skipped`` is the number of missed occurrences for which no record was released.
+    ``skipped`` is the number of missed occurrences for which no record was released. ``unwanted`` are the offsets of
+    records that a query has cancelled.
     """
 
     screened: Screened
@@ -110,6 +113,7 @@ class Released:
     held: list[Entry[Scheduled]]
     skipped: int = 0
     receipts: Sequence[Receipt] = ()
+    unwanted: Collection[int] = ()
 
     def by_target(self) -> Counter[str]:
         """Count released records by target topic."""

@@ -38,6 +38,7 @@ from sidecar.engine.release.transaction import (
 from snapshots.state.inventory import NOTHING_STORED, InventoryKeeper
 from snapshots.state.lane import LaneName
 from snapshots.state.mask import mask_records
+from snapshots.state.queries import query_records
 from snapshots.state.transit import transit_key, transit_keys
 
 MAX_REFUSAL_ROUNDS: Final = 16
@@ -92,7 +93,8 @@ class Releaser:
             if AFTER[result.outcome](self, attempt, transaction, result):
                 skipped = attempt.recurring.skipped_before(transaction.appended)
                 told = transaction.receipts
-                return Released(attempt.screened, aborted, len(attempt.truncated), attempt.held, skipped, told)
+                truncated = len(attempt.truncated)
+                return Released(attempt.screened, aborted, truncated, attempt.held, skipped, told, attempt.unwanted)
         raise RefusedError(f"{attempt.why_blamed}: {len(plan.batch)} records were refused {MAX_REFUSAL_ROUNDS} times")
 
     def _transaction(self, attempt: Attempt) -> Transaction:
@@ -100,7 +102,8 @@ class Releaser:
         named = self.ledger.named
         leaving = [*(offset for _, offset, _ in screened.released), *(offset for offset, _ in screened.rejected)]
         read = [(transit_key(lot), None) for lot in named.transit.leaving]
-        state = [*self.gate.state(), *mask_records(named.mask), *read, *state_of(requests)]
+        cancelled = [*mask_records(named.mask), *query_records(named.queries)]
+        state = [*self.gate.state(), *cancelled, *read, *state_of(requests)]
         written = Transaction(
             screened.released,
             self.gate.aside.rejected(screened.rejected),
@@ -115,7 +118,7 @@ class Releaser:
             self.lane,
         )
         # The place of an appended record is only known after it is written, so only the keys are counted here.
-        to_note = [(key, b"") for key in transit_keys(progress.number, len(written.noted))]
+        to_note = [(key, b"") for key in transit_keys(progress.number, len(written.appended))]
         return replace(written, inventory=self.inventory.after([*state, *to_note]))
 
     def give_back(self) -> None:

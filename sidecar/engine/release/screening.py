@@ -8,7 +8,9 @@ is owned. A record without a control, a series or a held-back target meets three
 stage      takes out                                        is listed if
 =========  ===============================================  ==================================================
 moved      held records that a control takes                the transaction has receipts
+begin      records that a query has cancelled               a query is in force (``Querying``)
 whole      lost records                                     always
+drop       the same, known by their headers                 a query is in force (``Querying``)
 allowed    records that a target cannot take: rejected      always
 sure       records for a place in doubt: held               a place is in doubt
 recurring  records that begin a series or forge one         the partition has a key that signs occurrences
@@ -43,6 +45,7 @@ from sidecar.engine.release.gate import Gate
 from sidecar.engine.release.moving import Moving
 from sidecar.engine.release.occurring import Series
 from sidecar.engine.release.plan import Attempt, Plan, Screened
+from sidecar.engine.release.querying import Querying
 
 TOLD_AT_ONCE: Final = 100
 """Most offsets in a line of the log."""
@@ -81,6 +84,7 @@ class Screening:
     compresses: bool
     series: Series
     moving: Moving
+    querying: Querying
     expiry: Expiry = NEVER_EXPIRES
 
     def screen(self, plan: Plan) -> Attempt:
@@ -100,10 +104,12 @@ class Screening:
 
     def stages_for(self, plan: Plan) -> list[Stage]:
         """Return the stages with work in the transaction of a plan, in their order."""
-        in_doubt = self.gate.aside.holds_back
+        in_doubt, is_queried = self.gate.aside.holds_back, bool(self.querying.queries)
         listed = (
             (self.moved, bool(plan.batch.receipts)),
+            (self.querying.begin, is_queried),
             (self.whole, True),
+            (self.querying.drop, is_queried),
             (self.allowed, True),
             (self.sure, in_doubt),
             (self.recurring, self.series.may_recur),

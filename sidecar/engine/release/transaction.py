@@ -124,14 +124,9 @@ class Transaction:
     receipts: Sequence[Receipt] = ()
     lane: LaneName | None = None
 
-    @property
-    def noted(self) -> list[Appended]:
-        """The appended records with an id."""
-        return [each for each in self.appended if each.id_hash]
-
     def notes(self, placed: Mapping[int, int]) -> list[InTransit]:
-        """Return the places of the appended records with an id; ``placed`` has them by the offsets they follow."""
-        return [InTransit(Position(each.due_ms, placed[each.offset]), each.id_hash) for each in self.noted]
+        """Return the places of the appended records; ``placed`` has them by the offsets they follow."""
+        return [InTransit(Position(each.due_ms, placed[each.offset]), each.id_hash) for each in self.appended]
 
     def state_records(self, delay_topic_id: str, notes: Sequence[InTransit] = ()) -> list[KeyValue]:
         """Return the records for the state topic; progress is last, since it describes the others."""
@@ -167,8 +162,7 @@ class Outcome(Enum):
 class Result:
     """An outcome, and the error of a transaction that is not committed.
 
-    ``offsets`` has the offsets of the segments of each request. ``notes`` are the places of the appended records with
-    an id.
+    ``offsets`` has the offsets of the segments of each request. ``notes`` are the places of the appended records.
     """
 
     outcome: Outcome

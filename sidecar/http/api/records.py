@@ -16,7 +16,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from index.protocol.control_headers import NAMES
-from index.protocol.headers import CONTROL_PREFIX, lowered
+from index.protocol.headers import lowered
 from sidecar.http.api import bodies
 from sidecar.http.api.backend import Backend
 from sidecar.http.api.shapes import JSON_ONLY, TopicName
@@ -24,9 +24,6 @@ from sidecar.http.guard import refuse_role
 from sidecar.http.tokens import Caller, Role
 from sidecar.operations.controls.orders import NewRecord
 from sidecar.operations.status.answers import Answer
-
-_CONTROLS: Final = NAMES | {CONTROL_PREFIX + "cancel-where"}
-"""Headers that make a record a control, for this version of the router or for a later one."""
 
 _BASE64: Final = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
@@ -91,7 +88,7 @@ def routes(backend: Backend) -> APIRouter:
 
 def require_role(caller: Caller, body: RecordOrder) -> None:
     """Raise a Refusal unless the caller's role may write a record with these headers."""
-    control = next((each.name for each in body.headers if lowered(each.name) in _CONTROLS), None)
+    control = next((each.name for each in body.headers if lowered(each.name) in NAMES), None)
     if control is not None:
         refuse_role(caller, Role.OPERATE, f"a record with {control}, which changes other schedules,")
     else:

@@ -122,12 +122,12 @@ class KafkaTransactions:
         )
 
     def _notes(self, transaction: Transaction, placed: dict[int, int]) -> list[InTransit]:
-        """Return the places of the appended records with an id; a transaction with such records costs a round trip."""
-        if not transaction.noted:
+        """Return the places of the appended records; a transaction with such records costs a round trip."""
+        if not transaction.appended:
             return []
         # A record that is not delivered within the time of a transaction has failed when the flush returns.
         self._producer.flush()
-        if not all(each.offset in placed for each in transaction.noted):
+        if not all(each.offset in placed for each in transaction.appended):
             # A transaction with a failed delivery does not commit; the error of the commit tells why it failed.
             transactions.commit(self._producer)
             raise AssertionError("a transaction was committed of which a record was not delivered")

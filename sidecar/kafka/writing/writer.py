@@ -132,11 +132,10 @@ class PartitionWriter:
     def append(self, appended: Appended, placed: dict[int, int], on_delivery: OnDelivery | None = None) -> None:
         """Produce one record to the delay partition itself; after its delivery ``placed`` has its offset.
 
-        Records without an id are not noted. The key in ``placed`` is the offset that the record follows.
+        The key in ``placed`` is the offset that the record follows.
         """
         key, value, headers, timestamp_ms = appended.record
-        if appended.id_hash:
-            on_delivery = partial(_note_place, placed, appended.offset, on_delivery)
+        on_delivery = partial(_note_place, placed, appended.offset, on_delivery)
         self._produce(self._topic.name, value, key, self._partition, [*headers], timestamp_ms, on_delivery)
 
     def answer(self, receipt: Receipt, on_delivery: OnDelivery | None = None) -> None:

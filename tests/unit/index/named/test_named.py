@@ -24,9 +24,9 @@ class Counting(PartitionIndex[None, None]):
 
     looked_at = 0
 
-    def _is_pending(self, place: Position) -> bool:
+    def is_pending(self, place: Position) -> bool:
         self.looked_at += 1
-        return super()._is_pending(place)
+        return super().is_pending(place)
 
 
 def index_of(schedules: int) -> Counting:
@@ -174,7 +174,7 @@ def test_a_schedule_that_could_not_be_written_again_is_pending_as_before() -> No
     index = index_of(2)
     moves = [ask(index, Action.MOVE, due_ms=5_000_000 + number) for number in range(2)]
     index.named.names._sweep_at = 0
-    index.named.sweep(index._is_pending)
+    index.named.sweep(index.is_pending)
     batch = index.plan(0, 1_000, 1_000_000)
     index.named.spare(Position(DUE_MS + 1, 1), [receipt.offset for receipt in moves], "too large")
     index.confirm()

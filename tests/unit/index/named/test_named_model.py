@@ -60,12 +60,12 @@ class _LetsGoAtOnce(PartitionIndex[Row, Row]):
 
 
 class _SparesLate(PartitionIndex[Row, Row]):
-    def _is_pending(self, place: Position) -> bool:
+    def is_pending(self, place: Position) -> bool:
         return place > self._committed.watermark
 
 
 class _AlwaysPending(PartitionIndex[Row, Row]):
-    def _is_pending(self, _place: Position) -> bool:
+    def is_pending(self, _place: Position) -> bool:
         return True
 
 

@@ -14,8 +14,8 @@ from index.rules.rules import Rules
 
 NOW_MS = 1_800_000_000_000
 DUE_MS = NOW_MS + 60_000
-RULES = Rules("d", default_target="out", allowed_targets=("a", "b"), recurring=True, version=4)
-ETF1 = Rules("d", default_target="out", allowed_targets=("a",), aliases=PRESETS["etf1"], version=4)
+RULES = Rules("d", default_target="out", allowed_targets=("a", "b"), recurring=True, version=6)
+ETF1 = Rules("d", default_target="out", allowed_targets=("a",), aliases=PRESETS["etf1"], version=6)
 
 
 def moved(rules: Rules, headers: Headers) -> tuple[Schedule, Schedule, Record]:
@@ -62,7 +62,7 @@ def test_what_it_asks_for_by_other_names_is_written_out() -> None:
 
 @pytest.mark.parametrize("due_ms", [0, 5, 10**9, 63_072_000_123, 10**11, 10**14, 253_402_300_799_999, 10**18])
 def test_a_due_time_is_taken_for_no_other_unit(due_ms: int) -> None:
-    rules = Rules("d", default_target="out", version=4)
+    rules = Rules("d", default_target="out", version=6)
     before = rules.decide([("deliver-after", b"PT1S")], NOW_MS)
     assert isinstance(before, Schedule)
     record = moved_record(Record(None, None, [], NOW_MS), before, rules.controls.role, "d/0/9", due_ms, NOW_MS)

@@ -86,7 +86,7 @@ def test_random_changes_against_what_is_stored(seed: int) -> None:
             queries.owe(Query(cursor, WHERE._replace(target=f"t{cursor}"), left[cursor]))
         ranges = [range(rng.randint(0, cursor), cursor)] if rng.random() < 0.5 else []
         sealed_to = rng.randint(sealed_to, cursor)
-        queries.begin(ranges, sealed_to, rng.choice([None, None, rng.randint(0, cursor)]))
+        queries.begin(ranges, sealed_to)
         needed_from = queries._needed_from
         for offset in rng.choices([*left], k=rng.randint(0, 3)) if left else []:
             queries.drop(offset)

@@ -113,7 +113,8 @@ class Scene:
         self.scan_error: ClusterError | None = None
         self.scanned: list[tuple[int, int]] = []
         context = PartitionContext(DelayTopicConfig(name="d"), 3, "g", self.metrics, self.clock)
-        parts = (self.source, self, self.pool, self.loading, self.gate)
+        queries = SimpleNamespace(is_counting=False, being_read=())
+        parts = (self.source, self, self.pool, self.loading, self.gate, queries)
         self.stored = StoredIds(context, self.ledger, *cast("Any", parts))
 
     def paged(self, plain: Manifest) -> Manifest:

@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 
+from index.named.transit import NO_ID
 from index.pending.pending import Entry
 from index.protocol.headers import Headers
 from index.protocol.moving import moved_occurrence
@@ -73,7 +74,7 @@ def test_an_occurrence_is_followed_by_the_next() -> None:
     assert found.occurrences == {7: Occurrence(7, 1, NOW_MS - 3_000)}
     assert occurrence_in(found.next[7]) == Occurrence(7, 2, NOW_MS + 1_000)
     assert found.next[7].timestamp_ms == NOW_MS
-    assert found.appended([7]) == [Appended(7, found.next[7])]
+    assert found.appended([7]) == [Appended(7, found.next[7], NOW_MS + 1_000, NO_ID)]
     assert found.skipped_before(found.appended([7])) == 1
     assert found.appended([8]) == []
 
@@ -113,7 +114,7 @@ def test_a_series_by_cron_begins_with_an_occurrence_of_its_own() -> None:
         due_ms += 86_400_000
     assert occurrence_in(found.begun[7]) == Occurrence(7, 1, due_ms)
     assert found.occurrences == {}
-    assert found.appended([]) == [Appended(7, found.begun[7])]
+    assert found.appended([]) == [Appended(7, found.begun[7], due_ms, NO_ID)]
 
     first = look(entry_of(found.begun[7], 30))
     assert first.occurrences == {30: Occurrence(7, 1, due_ms)}

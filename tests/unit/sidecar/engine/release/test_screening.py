@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from index.errors import ClusterError, ClusterTrouble
 from index.named.receipts import ControlOutcome, Receipt
 from index.partition.batch import Batch
+from index.partition.partition import PartitionIndex
 from index.pending.pending import Entry
 from index.pending.progress import Position, start_of
 from index.protocol.record import Record
@@ -21,12 +22,13 @@ from index.rules.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.limits import LIMITS
-from sidecar.engine.payload.records import Decide, Payload, Refused, Scheduled, size_of
+from sidecar.engine.payload.records import Decide, Payload, Refused, Scheduled, scheduled_size, size_of
 from sidecar.engine.ports import NO_DEMANDS, Demands, Target
 from sidecar.engine.release.gate import Gate
 from sidecar.engine.release.moving import Moving
 from sidecar.engine.release.occurring import Series
 from sidecar.engine.release.plan import Plan, Screened
+from sidecar.engine.release.querying import Querying
 from sidecar.engine.release.rates import RateLimits, TargetLimit
 from sidecar.engine.release.screening import (
     BATCH_BYTES,
@@ -102,9 +104,10 @@ def stages(
 ) -> Screening:
     clock = HandClock(1_000)
     context = PartitionContext(DelayTopicConfig(name="d", default_target="out"), 3, "g", Metrics(), clock)
+    gate = Gate(RateLimits(clock.running_s, nullcontext()), LIMITS)
     return Screening(
         context,
-        Gate(RateLimits(clock.running_s, nullcontext()), LIMITS),
+        gate,
         RuleHistory.beginning(0, rules),
         directory or Directory(),
         read or Reader(),
@@ -112,6 +115,7 @@ def stages(
         compresses=True,
         series=Series(key, "d/3/", zone_of),
         moving=Moving(lambda _: {}, decide, key, "d/3/"),
+        querying=Querying(PartitionIndex(start_of(0), scheduled_size), gate),
     )
 
 
