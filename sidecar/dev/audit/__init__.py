@@ -11,9 +11,10 @@ Begin with :mod:`sidecar.dev.audit.join`.
 
 Every record sent has exactly one outcome: released once, rejected, cancelled, replaced, moved, answered (a control that
 is no schedule), pending, duplicated or lost. A record with several targets is released once when each of them has it
-once. The audit keeps payloads as digests: a million records sent take 0.5 GB.
+once. The audit keeps payloads as digests: a million records sent take 0.6 GB.
 
-``record`` reads the schedule of a record, ``attempts`` reads its attempt, and ``receipt`` reads controls and receipts.
+``record`` reads the schedule of a record, ``attempts`` reads its attempt, ``receipt`` reads controls and receipts, and
+``where`` the predicate of a control.
 ``entry`` determines the outcome of one record, ``join`` brings both sides together for the ``report``, ``read`` gets
 the records, and ``python -m sidecar.dev.audit --help`` is for the shell.
 """

@@ -12,6 +12,7 @@ from sidecar.dev.audit.record import (
     targets,
     user_headers,
 )
+from sidecar.dev.audit.where import AuditedWhere, marks_of
 
 
 class Entry:
@@ -23,6 +24,7 @@ class Entry:
     * ``named``: the outcome in each receipt that names the record.
     * ``is_void``: the record is a control and no schedule.
     * ``has_moved``: a router has written a record for the schedule that this control has moved.
+    * ``marks``: marks of its headers, by which a query finds them.
     * ``attempt``: the attempt of a record whose delay topic counts attempts.
     * ``taken_by``: the controls whose receipts name the schedule that this control has moved; no record was written
       for it.
@@ -31,7 +33,7 @@ class Entry:
     __slots__ = (
         *("arrivals", "as_rejected", "as_released", "due_ms", "rejections", "targets", "timestamp_ms"),
         *("answers", "control", "deliver_id", "first_offset", "has_begun", "has_moved", "is_void", "named", "recurs"),
-        *("attempt", "taken_by"),
+        *("attempt", "marks", "taken_by"),
     )
 
     def __init__(
@@ -51,6 +53,7 @@ class Entry:
         self.timestamp_ms = record.timestamp_ms
         self.targets = () if self.cancels else targets(record.headers, default_target)
         kept = user_headers(record.headers)
+        self.marks = marks_of(record.headers)
         self.attempt: AuditedAttempt | None = None
         if retry is not None and not self.cancels:
             self.attempt = attempt = AuditedAttempt.of(record, default_target, retry)
@@ -64,6 +67,10 @@ class Entry:
     def cancels(self) -> bool:
         """Says that the record is a control and no schedule, independently of its outcome."""
         return self.control is not None and self.control.action != "replace"
+
+    def matches(self, where: AuditedWhere) -> bool:
+        """Say whether a predicate is true of the record."""
+        return where.matches(self.targets, self.due_ms, self.timestamp_ms, self.deliver_id, self.marks)
 
     @property
     def has_left(self) -> bool:

@@ -19,6 +19,7 @@ from sidecar.dev.audit.record import (
     user_headers,
 )
 from sidecar.dev.audit.report import AuditReport
+from sidecar.dev.audit.where import AuditedWhere
 
 _SAMPLES: Final = 20
 _REJECTION: Final = ["delay-error", "delay-error-message", "delay-source"]
@@ -98,6 +99,7 @@ class _Books:
         self._lateness_ms = array("q")
         self._unnamed: list[tuple[str, AuditedControl, AuditedReceipt]] = []
         self._moves: list[tuple[str, AuditedReceipt]] = []
+        self._queries: list[tuple[str, AuditedWhere, AuditedReceipt]] = []
         self._counts = dict.fromkeys(_COUNTS, 0)
         self._samples: dict[str, list[str]] = {}
 
@@ -181,6 +183,8 @@ class _Books:
             self._note("altered", f"{source}: {record.place} is not the receipt of this control")
         if receipt is None:
             return
+        if control.where is not None:
+            self._queries.append((source, control.where, receipt))
         if receipt.is_move:
             self._moves.append((source, receipt))
         entry.is_void = entry.is_void or (control.conditional and receipt.is_in_vain)
@@ -235,6 +239,29 @@ class _Books:
             if nowhere != receipt.unnamed:
                 self._note("altered", f"{source}: its receipt has {receipt.unnamed} unnamed, {nowhere} are nowhere")
 
+    def _name_the_queried(self) -> None:
+        """Assign the records that queries have cancelled: the records in front that match and are found nowhere.
+
+        If a receipt tells their number, it must be the number of these records.
+        """
+        nowhere: dict[str, list[Entry]] = {}
+        for place, entry in self._entries.items() if self._queries else ():
+            if not (entry.named or entry.has_left or entry.has_begun or entry.cancels or entry.is_void):
+                nowhere.setdefault(place.rpartition("/")[0], []).append(entry)
+        places = [(*source.rpartition("/")[::2], where, receipt) for source, where, receipt in self._queries]
+        for lane, offset, where, receipt in sorted(places, key=lambda each: (each[0], int(each[1]))):
+            found = [
+                entry
+                for entry in nowhere.get(lane, ())
+                if not entry.named and entry.first_offset < int(offset) and entry.matches(where)
+            ]
+            for entry in found:
+                entry.named = (receipt.done,)
+            behind = len(receipt.offsets) + receipt.unnamed
+            if receipt.matched is not None and receipt.matched != len(found) + behind:
+                cancelled = f"{len(found) + behind} records that match are nowhere"
+                self._note("altered", f"{lane}/{offset}: its receipt says {receipt.matched}, {cancelled}")
+
     def _follow_the_moved(self, now_ms: int) -> None:
         """Check that each moved schedule has its record; until it is due, an open transaction may hide the record.
 
@@ -256,11 +283,12 @@ class _Books:
 
     def report(self, now_ms: int) -> AuditReport:
         """Return the report; records due later than `now_ms` may still be pending."""
-        self._name_the_unnamed()
-        self._follow_the_moved(now_ms)
         for beginning in self._begun:
             if beginning in self._entries:
                 self._entries[beginning].has_begun = True
+        self._name_the_unnamed()
+        self._name_the_queried()
+        self._follow_the_moved(now_ms)
         outcomes = dict.fromkeys(_OUTCOMES, 0)
         for source, entry in self._entries.items():
             outcome = entry.outcome(now_ms)
@@ -318,6 +346,8 @@ def _holds_for(control: AuditedControl, receipt: AuditedReceipt, entry: Entry) -
 
     The audit trusts the receipt if the id or the time is in a header of a name unknown here.
     """
+    if control.where is not None:
+        return not entry.cancels and entry.matches(control.where)
     if entry.cancels or entry.deliver_id not in {receipt.deliver_id, None}:
         return False
     return not control.conditional or entry.due_ms in {control.if_due_ms, AT_ONCE}

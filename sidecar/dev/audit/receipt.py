@@ -5,24 +5,28 @@ from dataclasses import dataclass
 from typing import Final
 
 from sidecar.dev.audit.record import AuditedRecord, digest, instant_ms
+from sidecar.dev.audit.where import AuditedWhere
 
 _CANCEL: Final = "deliver-cancel"
 _REPLACE: Final = "deliver-replace"
 _MOVE: Final = "deliver-move"
+_WHERE: Final = "deliver-cancel-where"
 _IF_DUE: Final = "deliver-if-due"
 _ID: Final = "deliver-id"
 
 _DONE: Final = {"cancel": "cancelled", "replace": "replaced", "move": "moved"}
 _NOT_MOVED: Final = "not-moved"
+_BY_QUERY: Final = "cancel-where"
+_CANCELLED_BY_QUERY: Final = "cancelled-where"
 _IN_VAIN: Final = frozenset({"not-pending", "changed", _NOT_MOVED})
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedControl:
-    """A control; its ``action`` is ``cancel``, ``move``, or ``replace`` if it is a schedule itself.
+    """A control; its ``action`` is ``cancel``, ``move``, ``cancel-where``, or ``replace`` if it is a schedule itself.
 
     A ``conditional`` control applies only to records due at ``if_due_ms``, which is None if it cannot be read.
-    ``headers`` is the digest of all its headers.
+    ``headers`` is the digest of all its headers. ``where`` is the predicate of a control that cancels by query.
     """
 
     action: str
@@ -30,6 +34,7 @@ class AuditedControl:
     if_due_ms: int | None
     deliver_id: bytes | None
     headers: bytes
+    where: AuditedWhere | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,8 @@ class AuditedReceipt:
     """A receipt: the id of its control, the ``outcome``, and the offsets of the records that it names.
 
     ``due_ms`` is the due time of the schedule that goes on. ``unnamed`` is the number of further records, whose list
-    was too large for the topic. ``whole`` says that the receipt has the headers of its control.
+    was too large for the topic. ``whole`` says that the receipt has the headers of its control. ``matched`` is the
+    number of records that a query has cancelled, None if the receipt does not tell it.
     """
 
     deliver_id: bytes | None
@@ -47,6 +53,7 @@ class AuditedReceipt:
     unnamed: int
     whole: bool
     due_ms: int | None
+    matched: int | None = None
 
     @property
     def is_in_vain(self) -> bool:
@@ -64,10 +71,15 @@ class AuditedReceipt:
 
         A move whose last schedule could not be written again has cancelled the other records.
         """
-        return self.outcome if self.outcome == _DONE["cancel"] else _DONE[self.action]
+        if self.action == _BY_QUERY or self.outcome == _DONE["cancel"]:
+            return _DONE["cancel"]
+        return _DONE[self.action]
 
     def answers(self, control: AuditedControl) -> bool:
         """Say whether the receipt tells a possible outcome of this control."""
+        if _BY_QUERY in (self.action, control.action):
+            fits = self.outcome == _CANCELLED_BY_QUERY and self.due_ms is None and self.deliver_id is None
+            return fits and self.action == control.action
         found = self.offsets or self.unnamed
         may_be = {self.done, _DONE["cancel"]} if self.action == "move" else {_DONE[self.action]}
         fits = not found if self.is_in_vain else bool(found) and self.outcome in may_be
@@ -81,6 +93,9 @@ def control_of(record: AuditedRecord) -> AuditedControl | None:
     A record that contradicts itself is a control too: it must come back as rejected, and then has no receipt.
     """
     named = {name.lower(): raw for name, raw in record.headers if name.lower().startswith("deliver-")}
+    if _WHERE in named:
+        where, headers = AuditedWhere.of(named[_WHERE]), digest(None, None, record.headers)
+        return AuditedControl(_BY_QUERY, False, None, None, headers, where)
     if not named.keys() & {_CANCEL, _REPLACE, _MOVE}:
         return None
     action = "cancel" if _CANCEL in named else "move" if _MOVE in named else "replace"
@@ -105,6 +120,9 @@ def receipt_of(record: AuditedRecord) -> AuditedReceipt | None:
         offsets = tuple(int(each["offset"]) for each in said["cancelled"])
         unnamed, whole = int(left_out.get("cancelled", 0)), "headers" not in left_out
         due_ms = None if said["due"] is None else int(said["due"])
+        matched = None if said.get("matched") is None else int(said["matched"])
     except (ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    return AuditedReceipt(record.key, action, outcome, offsets, unnamed, whole, due_ms) if action in _DONE else None
+    if action not in {*_DONE, _BY_QUERY}:
+        return None
+    return AuditedReceipt(record.key, action, outcome, offsets, unnamed, whole, due_ms, matched)

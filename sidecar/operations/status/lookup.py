@@ -18,6 +18,7 @@ values may be secrets. The message of a rejection quotes them, so it is not show
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -25,10 +26,12 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from index.errors import FormatError
+from index.named.queries import cancelling
 from index.named.receipts import ControlOutcome
 from index.pending.progress import Position
 from index.protocol.record import Record
 from index.protocol.schedule import AT_ONCE, Control, Decision, Reason, Rejection, Schedule, due_ms_of, schedule_of
+from index.protocol.where import CancelWhere
 from index.rules.retrying import Retry, attempts_of, wait_ms
 from index.rules.unreadable import decide
 from sidecar.config.delay_topic import DelayTopicConfig
@@ -39,7 +42,7 @@ from sidecar.kafka.client.errors import error_of
 from sidecar.kafka.reading.offset_reader import OffsetReader
 from sidecar.kafka.reading.scan import read_settled
 from sidecar.operations.status.answers import AttemptAnswer, Fate, LookupAnswer
-from sidecar.operations.status.receipt_search import receipt_about
+from sidecar.operations.status.receipt_search import query_about, receipt_about
 from sidecar.operations.status.rejected_search import FoundRejection, rejected_code
 from sidecar.operations.status.released_search import released_copy
 from sidecar.operations.status.searching import NotFinished
@@ -172,7 +175,12 @@ class _One:
             why = f"cancelled or replaced, and {self._topic.receipts} has the receipt no more"
             unknown = self._judged(Fate.UNKNOWN, schedule, record, why)
             return self._named_by_receipt(schedule, record) or unknown
-        return self._judged(Fate.PENDING, schedule, record) if is_pending else self._left(record, schedule)
+        if not is_pending:
+            return self._left(record, schedule)
+        query = cancelling(state.queries, offset, schedule, record)
+        if query is not None:
+            return self._judged(Fate.CANCELLED, schedule, record, self._by_query(query.offset))
+        return self._judged(Fate.PENDING, schedule, record)
 
     def _left(self, record: Record, schedule: Schedule | None) -> LookupAnswer:
         """Answer for a record that was released or rejected at release; its ``schedule`` is None where not known."""
@@ -202,8 +210,30 @@ class _One:
         # All targets got the record in one transaction, so one of them suffices.
         copy = released_copy(self._config, self._admin, schedule.targets[0], source, released.due_ms)
         if copy is None:
-            return released
+            return self._queried(schedule, record, released.due_ms) or released
         return released.model_copy(update={"released_to": copy.place, "released_ms": copy.timestamp_ms})
+
+    def _queried(self, schedule: Schedule, record: Record, due_ms: int) -> LookupAnswer | None:
+        """Answer for a record that has left its place, and that no target has; None where no query is true of it."""
+        receipts, since_ms = self._topic.receipts, max(0, record.timestamp_ms - PRODUCER_CLOCK_MS)
+        place = self._partition, self._offset
+        matches = partial(_matches, schedule, record)
+        try:
+            query = query_about(self._config, self._admin, receipts, *place, since_ms, matches)
+        except NotFinished as error:
+            return self._judged(Fate.UNKNOWN, schedule, record, f"released, or cancelled by a query: {error}")
+        except KafkaException:
+            # Nothing tells of a query, so the state alone decides.
+            return None
+        if query is None:
+            return None
+        by_query = self._by_query(query.offset)
+        if due_ms < query.receipt_ms:
+            return self._judged(Fate.UNKNOWN, schedule, record, f"released, or cancelled {by_query}")
+        return self._judged(Fate.CANCELLED, schedule, record, by_query)
+
+    def _by_query(self, offset: int) -> str:
+        return f"by the query {self._topic.name}/{self._partition}/{offset}"
 
     def _named_by_receipt(self, asked: Schedule | Control | None, record: Record) -> LookupAnswer | None:
         """Answer from the receipt that names the record or answers it as a control; None where there is no receipt."""
@@ -261,6 +291,10 @@ class _One:
             targets=targets,
             code=code,
         )
+
+
+def _matches(schedule: Schedule, record: Record, where: CancelWhere) -> bool:
+    return where.matches(schedule, record)
 
 
 def _dated(answer: LookupAnswer, record: Record, *, indexed: bool) -> LookupAnswer:

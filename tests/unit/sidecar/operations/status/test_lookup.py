@@ -8,10 +8,12 @@ from confluent_kafka import KafkaError, KafkaException
 
 from index.buckets.bucket import Manifest, Placement, SegmentRef
 from index.named.mask import Mask
+from index.named.queries import Query
 from index.named.receipts import ControlOutcome
 from index.pending.progress import BEFORE_ALL, Behind, Position, Progress
 from index.protocol.record import Record
 from index.protocol.schedule import Attempted, Reason, Schedule
+from index.protocol.where import CancelWhere
 from index.rules.retrying import Retry
 from index.rules.rule_history import RuleHistory
 from index.rules.rules import Rules
@@ -20,13 +22,14 @@ from sidecar.engine.ports import Stored
 from sidecar.operations.status import lookup
 from sidecar.operations.status.answers import AttemptAnswer, Fate, LookupAnswer
 from sidecar.operations.status.lookup import WHY, Lookup
-from sidecar.operations.status.receipt_search import ReceiptContent
+from sidecar.operations.status.receipt_search import FoundQuery, ReceiptContent
 from sidecar.operations.status.rejected_search import FoundRejection
 from sidecar.operations.status.released_search import Copy
 from sidecar.operations.status.searching import NotFinished
 from snapshots.segments.manifest import encode_manifest, manifest_key
 from snapshots.state.held import HeldEntry, encode_held
 from snapshots.state.mask import mask_records
+from snapshots.state.queries import encode_query, query_key
 from snapshots.state.state import PROGRESS_KEY, RULES_KEY, StoredState, encode_history, encode_progress
 
 DUE_MS = 1_800_000_000_000
@@ -55,6 +58,7 @@ class World:
         self.rejected: FoundRejection | Exception | None = None
         self.receipt: ReceiptContent | Exception | None = None
         self.copy: Copy | None = None
+        self.query: tuple[CancelWhere, FoundQuery] | None = None
         self.searched: list[tuple[Any, ...]] = []
         self.searched_targets: list[tuple[Any, ...]] = []
         monkeypatch.setattr(lookup, "log_range", lambda *_: self.log)
@@ -63,6 +67,7 @@ class World:
         monkeypatch.setattr(lookup, "rejected_code", self._search)
         monkeypatch.setattr(lookup, "released_copy", self._released)
         monkeypatch.setattr(lookup, "receipt_about", self._receipt)
+        monkeypatch.setattr(lookup, "query_about", self._query)
         monkeypatch.setattr(lookup._One, "_read", lambda _: self.record)
 
     def __call__(self, offset: int) -> LookupAnswer:
@@ -103,6 +108,10 @@ class World:
             raise self.receipt
         return self.receipt
 
+    def _query(self, *arguments: Any) -> FoundQuery | None:
+        assert arguments[2:4] == ("d.receipts", 3)
+        return self.query[1] if self.query is not None and arguments[-1](self.query[0]) else None
+
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
@@ -133,6 +142,31 @@ def test_of_a_released_record_its_copy_says_when(world: World) -> None:
     assert set(world.searched_targets) == {("out", "d/3/50", DUE_MS)}
     world.copy = None
     assert (world(50).fate, world(50).released_to, world(50).released_ms) == (Fate.RELEASED, "", None)
+
+
+TO_OUT = CancelWhere("out")
+
+
+def test_what_a_query_has_cancelled_is_not_told_as_pending(world: World) -> None:
+    query = Query(60, TO_OUT, 1)
+    world.state = replace(STATE, queries=(query,))
+    world.more = {query_key(60): encode_query(query)}
+    found = world(51)
+    assert (found.fate, found.due_ms, found.why) == (Fate.CANCELLED, DUE_MS, "by the query d/3/60")
+    assert world(61).fate is Fate.PENDING
+
+
+def test_what_no_target_has_may_have_been_cancelled_by_a_query(world: World) -> None:
+    world.query = TO_OUT, FoundQuery(60, DUE_MS - 5_000)
+    found = world(50)
+    assert (found.fate, found.why) == (Fate.CANCELLED, "by the query d/3/60")
+    world.query = TO_OUT, FoundQuery(60, DUE_MS + 5_000)
+    found = world(50)
+    assert (found.fate, found.why) == (Fate.UNKNOWN, "released, or cancelled by the query d/3/60")
+    world.copy = Copy("out/0/17", DUE_MS + 3)
+    assert world(50).fate is Fate.RELEASED
+    world.copy, world.query = None, (CancelWhere("x"), FoundQuery(60, DUE_MS - 5_000))
+    assert world(50).fate is Fate.RELEASED
 
 
 NAMED = RECORD._replace(headers=[*RECORD.headers, ("deliver-id", b"a")])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from index.named.receipts import ControlOutcome
-from sidecar.operations.status.receipt_search import ReceiptContent, _look
+from sidecar.operations.status.receipt_search import FoundQuery, ReceiptContent, _look, _look_for_query
 
 
 class Message:
@@ -20,7 +20,11 @@ class Message:
         return self._value
 
     def headers(self) -> list[tuple[str, bytes | None]]:
-        return [("delay-source", b"forged/3/1"), ("delay-source", self._source)]
+        where = b'{"target": "out"}'
+        return [("Deliver-Cancel-Where", where), ("delay-source", b"forged/3/1"), ("delay-source", self._source)]
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 9_000
 
 
 def look(offset: int, value: bytes | None, source: bytes | None = b"d/3/77") -> ReceiptContent | None:
@@ -65,3 +69,19 @@ def test_what_is_no_receipt_is_passed_over(value: bytes | None) -> None:
     assert look(12, value) is None
     assert look(12, receipt("cancelled", 12), b"nowhere") is None
     assert look(12, receipt("cancelled", 12), None) is None
+
+
+def test_a_query_tells_how_many_and_by_its_headers_which() -> None:
+    value = receipt("cancelled-where", 90, matched=5)
+    wanted = ReceiptContent(77, ControlOutcome.CANCELLED_WHERE, 5, is_schedule=False)
+    assert (look(77, value), look(90, value), look(12, value)) == (wanted, wanted, None)
+    estimated = receipt("cancelled-where", matched=None, estimated=7)
+    assert look(77, estimated) == wanted._replace(cancelled=7)
+
+    def found(offset: int, value: bytes | None, target: str = "out") -> FoundQuery | None:
+        message: Any = Message(value)
+        return _look_for_query(offset, lambda where: where.target == target, message)
+
+    assert found(76, value) == FoundQuery(77, 9_000)
+    assert (found(77, value), found(76, value, "x"), found(76, receipt("cancelled", 76))) == (None, None, None)
+    assert found(76, b"[]") is None
