@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from index.protocol.where import CancelWhere, parse_where
 from sidecar.cli.options import Command, Instant, examples, json_option
 from sidecar.cli.output import print_json, print_table, shown_time
 from sidecar.cli.side import Desk, SideOptions, side_options, topic_argument
@@ -87,7 +88,7 @@ def _row(each: "ScheduleAnswer") -> tuple[str, ...]:
 
 
 def _control_options(command: Command) -> Command:
-    """Add the options of every command that writes a control: id, conditions, partition and time to wait."""
+    """Add the options of every command that writes a control: condition, partition and time to wait."""
     for option in (
         click.option(
             "--wait",
@@ -100,8 +101,6 @@ def _control_options(command: Command) -> Command:
         click.option("--partition", type=click.IntRange(min=0), help="Partition of the schedules; default: any."),
         click.option("--if-due", "if_due_ms", type=Instant(), help="Only schedules due exactly then: RFC 3339 or ms."),
         json_option,
-        click.argument("deliver_id", metavar="ID"),
-        topic_argument(),
     ):
         command = option(command)
     return command
@@ -111,21 +110,41 @@ def _control_options(command: Command) -> Command:
     "cancel",
     epilog=examples(
         "cancel orders.delay order-42",
+        """cancel orders.delay --where '{"id_prefix": "order-", "due_to": "2030-01-31T08:00:00Z"}' --dry-run""",
     ),
 )
+@topic_argument()
+@click.argument("deliver_id", metavar="[ID]", required=False)
 @_control_options
+@click.option("--where", default="", metavar="JSON", help="In place of ID: cancel all that match; not for --api.")
+@click.option("--dry-run", is_flag=True, help="Count the schedules that match --where, and cancel nothing.")
 @side_options
 def cancel_command(
     topic: str,
-    deliver_id: str,
+    deliver_id: str | None,
     *,
     as_json: bool,
     if_due_ms: int | None,
     partition: int | None,
     wait_s: int,
+    where: str,
+    dry_run: bool,
     chosen: SideOptions,
 ) -> None:
-    """Cancel the pending schedules of a deliver-id in a delay TOPIC, and wait until that is certain."""
+    """Cancel the pending schedules of a deliver-id in a delay TOPIC, or all that match, and wait until that is certain.
+
+    A schedule matches if all fields of the JSON object are true of it: target, due_from, due_to, id_prefix, header.
+    """
+    if (deliver_id is None) == (not where):
+        raise click.UsageError("which schedules? give an ID or --where, one of them")
+    if where:
+        if if_due_ms is not None:
+            raise click.UsageError("--if-due is for an ID; due_from and due_to of --where bound the due time")
+        _cancel_where(chosen, topic, where, partition, wait_s, dry_run=dry_run, as_json=as_json)
+        return
+    if dry_run:
+        raise click.UsageError("--dry-run is for --where; for an id: delay-router schedules --id")
+    assert deliver_id is not None
     told = _carried_out(chosen, topic, deliver_id, wait_s, if_due_ms=if_due_ms, partition=partition)
     if as_json:
         print_json({"topic": topic, "id": deliver_id, "cancelled": [each.as_json() for each in told.cancelled]})
@@ -134,12 +153,59 @@ def cancel_command(
         click.echo(f"{topic}/{each.partition}/{each.offset} cancelled; it was due {shown_time(each.due_ms)}")
 
 
+def _cancel_where(
+    chosen: SideOptions, topic: str, raw: str, partition: int | None, wait_s: int, *, dry_run: bool, as_json: bool
+) -> None:
+    from sidecar.operations.asking.api_client import ApiClient  # noqa: PLC0415 - the help needs no Kafka client
+    from sidecar.operations.controls.orders import QueryOrder  # noqa: PLC0415 - as above
+
+    try:
+        where = parse_where(raw.encode())
+    except ValueError as error:
+        raise click.UsageError(f"--where: {error}") from None
+    if chosen.is_api:
+        raise click.UsageError("--where is not for --api: it needs a connection to Kafka")
+    told: dict[str, int | None]
+    with chosen as operations:
+        assert not isinstance(operations, ApiClient)
+        if dry_run:
+            counted = _count(operations, topic, where, partition)
+            done, told = f"{counted:,} schedules match; nothing was cancelled", {"matching": counted}
+        else:
+            matched = operations.cancel_where(topic, QueryOrder(where, partition), wait_s)
+            number = f"{matched.exact:,}" if matched.exact is not None else f"about {matched.estimated or 0:,}"
+            done, told = f"{number} schedules cancelled", {"matched": matched.exact}
+            if matched.exact is None:
+                told["estimated"] = matched.estimated
+    if as_json:
+        print_json({"topic": topic, **told})
+    else:
+        click.echo(done)
+
+
+def _count(operations: Desk, topic: str, where: CancelWhere, partition: int | None) -> int:
+    """Count the pending schedules that match, page after page."""
+    from sidecar.operations.finding.wanted import ScheduleFilter  # noqa: PLC0415 - the help needs no Kafka client
+
+    wanted, count = ScheduleFilter(topic, where=where), 0
+    next_from: str | None = ""
+    while next_from is not None:
+        page = operations.schedules(wanted, next_from, AT_ONCE)
+        count += sum(partition in (None, each.partition) for each in page.schedules)
+        next_from = page.next_from
+        if next_from is not None:
+            click.echo(f"{count:,} found so far, looking on from {next_from}", err=True)
+    return count
+
+
 @click.command(
     "move",
     epilog=examples(
         "move orders.delay order-42 --after 2h",
     ),
 )
+@topic_argument()
+@click.argument("deliver_id", metavar="ID")
 @_control_options
 @click.option("--at", "at_ms", type=Instant(), help="The new due time: RFC 3339 or ms.")
 @click.option("--after", help="Time from now to the new due time: 15m, PT15M or ms.")

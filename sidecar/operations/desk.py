@@ -19,6 +19,7 @@ from typing import Any, Final, Self
 from confluent_kafka.admin import AdminClient
 
 from index.errors import ConfigError, DelayRouterError
+from index.named.receipts import Matched
 from index.rules.rules import Rules
 from sidecar import clock
 from sidecar.cluster.topics import reach
@@ -27,7 +28,7 @@ from sidecar.config.units import format_instant
 from sidecar.kafka.client.admin import topic_facts
 from sidecar.kafka.writing.record_writer import RecordWriter
 from sidecar.operations.controls import ordering, replacing, writing
-from sidecar.operations.controls.orders import WAIT_S, ControlOrder, NewRecord, ReceiptAnswer, Written
+from sidecar.operations.controls.orders import WAIT_S, ControlOrder, NewRecord, QueryOrder, ReceiptAnswer, Written
 from sidecar.operations.finding.wanted import ScheduleFilter
 from sidecar.operations.rejected import listing, redriving
 from sidecar.operations.rejected.counting import Counted, Counts
@@ -173,6 +174,11 @@ class Operations:
         """Cancel or move pending schedules as :func:`sidecar.operations.controls.ordering.carry_out` does."""
         configured = self._config.require_delay_topic(topic)
         return ordering.carry_out(self._config, self._admin, configured, order, wait_s)
+
+    def cancel_where(self, topic: str, order: QueryOrder, wait_s: float = WAIT_S) -> Matched:
+        """Cancel all schedules that match as :func:`sidecar.operations.controls.ordering.cancel_where` does."""
+        configured = self._config.require_delay_topic(topic)
+        return ordering.cancel_where(self._config, self._admin, configured, order, wait_s)
 
     def replace_schedules(
         self,

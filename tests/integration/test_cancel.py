@@ -88,3 +88,26 @@ def test_who_moves_is_told_what_was_moved_and_when_it_is_due_now(stage: Stage) -
         (released,) = stage.wait_records(out, 1)
         assert released.value == b"last"
         assert router.stop() == 0
+
+
+def test_all_that_match_are_cancelled_after_a_dry_run_has_counted_them(stage: Stage) -> None:
+    out, other = stage.target(), stage.target("other")
+    delay = stage.delay(partitions=2, default_target=out, allowed_targets=[other])
+    soon_ms = now_ms() + 30_000
+    where = json.dumps({"target": other, "header": {"name": "customer", "value": "7"}})
+    with stage.router() as router:
+        router.start_and_wait()
+        for number in range(8):
+            headers: list[Header] = [("deliver-at", b"%d" % soon_ms), ("customer", b"%d" % (7 + number % 2))]
+            stage.send(delay, *headers, ("deliver-to", other.encode()), partition=number // 4)
+        stage.send(delay, ("deliver-at", b"%d" % soon_ms), ("customer", b"7"), partition=0)
+        assert json.loads(cancel(router, delay, "--where", where, "--dry-run", "--json").stdout)["matching"] == 4
+        assert json.loads(cancel(router, delay, "--where", where, "--json").stdout) == {"topic": delay, "matched": 4}
+        assert cancel(router, delay, "--where", where).stdout == "0 schedules cancelled\n"
+        router.kill()
+        router.start_and_wait()
+        assert json.loads(cancel(router, delay, "--where", where, "--dry-run", "--json").stdout)["matching"] == 0
+        stage.wait_records(out, 1)
+        report = stage.settle()
+        assert (report.cancelled, report.answered, report.released_once) == (4, 4, 5)
+        assert router.stop() == 0

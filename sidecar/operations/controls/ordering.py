@@ -1,4 +1,6 @@
-"""Cancels or moves the schedules that are pending under an id, and waits for the receipts that confirm it.
+"""Cancels or moves the schedules that are pending under an id, or cancels those that match a predicate.
+
+It waits for the receipts that confirm it.
 
 A control acts on its own partition. A caller that knows the partition of the schedule names it. Otherwise each
 partition gets a control: the receipt of the partition that holds the id tells the outcome, and the others say that
@@ -17,13 +19,14 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
 from index.errors import ConfigError
-from index.named.receipts import ControlOutcome
+from index.named.receipts import ControlOutcome, Matched
+from index.protocol.headers import Headers
 from index.protocol.schedule import Rejection
 from sidecar import clock
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.kafka.writing.record_writer import record_producer
-from sidecar.operations.controls.orders import WAIT_S, ControlOrder, ReceiptAnswer
+from sidecar.operations.controls.orders import WAIT_S, ControlOrder, QueryOrder, ReceiptAnswer
 from sidecar.operations.controls.receipts import (
     ChangedError,
     NoReceiptError,
@@ -50,17 +53,41 @@ def carry_out(
     delay topic accepts no such control, UnknownPartitionError when it has no such partition, and KafkaException when
     the cluster does not answer.
     """
+    return together(order, *_answered(config, admin, topic, order, wait_s), topic)
+
+
+def cancel_where(
+    config: Config, admin: AdminClient, topic: DelayTopicConfig, order: QueryOrder, wait_s: float = WAIT_S
+) -> Matched:
+    """Cancel all schedules that match, and return their number once that is committed.
+
+    Raise NoReceiptError when not every receipt has come, and the other errors of :func:`carry_out`.
+    """
+    found, written = _answered(config, admin, topic, order, wait_s)
+    if missing := [place for place in sorted(written.items()) if place[0] not in found]:
+        raise NoReceiptError(topic, "all that matches is cancelled", missing)
+    told = [receipt.matched or Matched() for receipt in found.values()]
+    exact = [each.exact for each in told if each.exact is not None]
+    if len(exact) == len(told):
+        return Matched(sum(exact))
+    return Matched(None, sum(each.exact or each.estimated or 0 for each in told))
+
+
+def _answered(
+    config: Config, admin: AdminClient, topic: DelayTopicConfig, order: ControlOrder | QueryOrder, wait_s: float
+) -> tuple[Mapping[int, ReceiptAnswer], Mapping[int, int]]:
+    """Write the controls of an order; return the receipts that have come, and the offsets of the controls."""
     verdict = config.rules_for(topic).decide(order.headers, clock.now_ms())
     if isinstance(verdict, Rejection):
         raise ConfigError(f"{topic.name}: {verdict.reason}: {verdict.message}")
     partitions = _partitions(admin, topic.name, order.partition)
     receipts = Receipts.from_now_on(config, admin, topic, partitions)
     try:
-        written = _write(config, topic.name, partitions, order)
+        written = _write(config, topic.name, partitions, order.headers)
         receipts.wait(written, time.monotonic() + wait_s)
     finally:
         receipts.close()
-    return together(order, receipts.found, written, topic)
+    return receipts.found, written
 
 
 def _partitions(admin: AdminClient, topic: str, wanted: int | None) -> Sequence[int]:
@@ -70,8 +97,8 @@ def _partitions(admin: AdminClient, topic: str, wanted: int | None) -> Sequence[
     return range(there) if wanted is None else [wanted]
 
 
-def _write(config: Config, topic: str, partitions: Sequence[int], order: ControlOrder) -> dict[int, int]:
-    """Write a control to each partition; return the offset of each by its partition."""
+def _write(config: Config, topic: str, partitions: Sequence[int], headers: Headers) -> dict[int, int]:
+    """Write a control with these headers to each partition; return the offset of each by its partition."""
     written: dict[int, int] = {}
     failures: list[KafkaError] = []
 
@@ -83,7 +110,7 @@ def _write(config: Config, topic: str, partitions: Sequence[int], order: Control
 
     producer = record_producer(config, "control", _TIMEOUT_MS, {"linger.ms": 0})
     for number in partitions:
-        producer.produce(topic, None, None, number, on_delivery=note, headers=[*order.headers])
+        producer.produce(topic, None, None, number, on_delivery=note, headers=[*headers])
     producer.flush(_FLUSH_S)
     if failures or len(written) < len(partitions):
         # Some controls may be written, and routers act on them; the caller may safely repeat the order.

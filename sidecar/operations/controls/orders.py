@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from index.named.receipts import ControlOutcome
-from index.protocol.control_headers import CANCEL, IF_DUE, MOVE
+from index.named.receipts import ControlOutcome, Matched
+from index.protocol.control_headers import CANCEL, CANCEL_WHERE, IF_DUE, MOVE
 from index.protocol.headers import Headers
+from index.protocol.where import CancelWhere
 
 WAIT_S: Final = 10.0
 """Wait for a receipt. It takes about 20 ms where the partition is served, and a take-over takes seconds."""
@@ -39,6 +40,19 @@ class ControlOrder:
         return [(MOVE, self.deliver_id), self.moves_to, *if_due]
 
 
+@dataclass(frozen=True, slots=True)
+class QueryOrder:
+    """An order to cancel all pending schedules that match a predicate, in one partition or in all."""
+
+    where: CancelWhere
+    partition: int | None = None
+
+    @property
+    def headers(self) -> Headers:
+        """The headers of its controls."""
+        return [(CANCEL_WHERE, self.where.canonical())]
+
+
 class Cancelled(NamedTuple):
     """A schedule that was cancelled, replaced or moved."""
 
@@ -56,13 +70,14 @@ class ReceiptAnswer:
     """The content of a control's receipt; ``due_ms`` is the due time of the schedule now pending instead, if any.
 
     A move keeps the last of the schedules in a partition, with the new due time. ``why`` tells why a move could not
-    write that schedule again.
+    write that schedule again. ``matched`` is the number of schedules that a query has cancelled.
     """
 
     outcome: str
     cancelled: tuple[Cancelled, ...] = ()
     due_ms: int | None = None
     why: str = ""
+    matched: Matched | None = None
 
     def as_json(self) -> dict[str, object]:
         """Return the receipt for scripts that replace schedules."""

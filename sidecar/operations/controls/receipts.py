@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, IsolationLevel
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from index.errors import ConfigError, DelayRouterError
+from index.named.receipts import Matched
 from index.protocol.headers import DELAY_SOURCE
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
@@ -108,6 +109,7 @@ def told_by(value: bytes, partition: int) -> ReceiptAnswer | None:
     try:
         plain = json.loads(value)
         cancelled = [Cancelled(partition, each["offset"], each["due"]) for each in plain["cancelled"]]
-        return ReceiptAnswer(plain["outcome"], tuple(cancelled), plain["due"], plain.get("why", ""))
+        matched = Matched(plain["matched"], plain.get("estimated")) if "matched" in plain else None
+        return ReceiptAnswer(plain["outcome"], tuple(cancelled), plain["due"], plain.get("why", ""), matched)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -9,6 +9,7 @@ from index.pending.progress import BEFORE_ALL, Position
 from index.protocol.record import Record
 from index.protocol.recurring import Recurrence
 from index.protocol.schedule import AT_ONCE, Schedule
+from index.protocol.where import CancelWhere
 
 PLACE: Final = re.compile(r"[0-9]{1,9}/(?:held|log)/[0-9]{1,18}(?:/[0-9]{1,18}(?:/-1/-1|/[0-9]{1,18}/[0-9]{1,18}))?")
 """The text of a PagePlace; nothing lies before -1/-1."""
@@ -30,6 +31,8 @@ class ScheduleFilter:
     """Key of the record that a producer wrote."""
     recurring: bool = False
     """True: only occurrences of recurring schedules."""
+    where: CancelWhere | None = None
+    """A predicate of a query; it compares the requested due time."""
 
     def takes_due(self, due_ms: int) -> bool:
         """Say whether a schedule of this due time may be wanted."""
@@ -51,6 +54,7 @@ class ScheduleFilter:
             and (self.deliver_id is None or schedule.deliver_id == self.deliver_id)
             and (not self.target or self.target in schedule.targets)
             and (self.key is None or record.key == self.key)
+            and (self.where is None or self.where.matches(schedule, record))
         )
 
 

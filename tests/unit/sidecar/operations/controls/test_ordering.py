@@ -1,19 +1,22 @@
 """The answer to a cancel or a move, made of the receipts that have come."""
 
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
+from index.named.receipts import Matched
+from index.protocol.where import CancelWhere
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.operations.controls import ordering
 from sidecar.operations.controls.ordering import UnknownPartitionError, carry_out, together
-from sidecar.operations.controls.orders import Cancelled, ControlOrder, ReceiptAnswer
+from sidecar.operations.controls.orders import Cancelled, ControlOrder, QueryOrder, ReceiptAnswer
 from sidecar.operations.controls.receipts import (
     ChangedError,
     NoReceiptError,
     NothingPendingError,
     NotMovedError,
+    Receipts,
 )
 
 TOPIC = DelayTopicConfig(name="d")
@@ -85,3 +88,45 @@ def test_the_last_that_a_receipt_names_is_the_one_that_was_moved() -> None:
     """
     told = ReceiptAnswer("moved", (Cancelled(1, 9, 8_000), Cancelled(1, 7, 9_000)), 20_000)
     assert together(MOVE, {0: NOTHING, 1: told}, WRITTEN, TOPIC).cancelled[-1] == Cancelled(1, 7, 9_000)
+
+
+def answered(monkeypatch: pytest.MonkeyPatch, *answers: ReceiptAnswer) -> Matched:
+    """Cancel by query in a topic of two partitions, whose receipts are these."""
+
+    class Waiting:
+        found: ClassVar = dict(enumerate(answers))
+
+        def wait(self, written: dict[int, int], _until_s: float) -> None:
+            assert written == WRITTEN
+
+        def close(self) -> None:
+            pass
+
+    written: list[Any] = []
+
+    def write(*given: Any) -> dict[int, int]:
+        written.append(given[1:])
+        return WRITTEN
+
+    monkeypatch.setattr(ordering, "partitions_of", lambda *_: 2)
+    monkeypatch.setattr(Receipts, "from_now_on", lambda *_: Waiting())
+    monkeypatch.setattr(ordering, "_write", write)
+    config = Config.model_validate({"kafka": {"bootstrap.servers": "b:1"}, "delay_topics": [{"name": "d"}]})
+    found = ordering.cancel_where(config, cast("Any", None), config.delay_topics[0], QueryOrder(CancelWhere("out")))
+    assert written == [("d", range(2), [("deliver-cancel-where", b'{"target":"out"}')])]
+    return found
+
+
+def matched(exact: int | None, estimated: int | None = None) -> ReceiptAnswer:
+    return ReceiptAnswer("cancelled-where", matched=Matched(exact, estimated))
+
+
+def test_a_query_tells_the_sum_of_all_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert answered(monkeypatch, matched(3), matched(0)) == Matched(3)
+    assert answered(monkeypatch, matched(3), matched(None, 1_000)) == Matched(None, 1_003)
+    assert answered(monkeypatch, matched(None), ReceiptAnswer("cancelled-where")) == Matched(None, 0)
+
+
+def test_a_query_without_every_receipt_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NoReceiptError, match="all that matches is cancelled by d/1/4, and no receipt"):
+        answered(monkeypatch, matched(3))
