@@ -43,6 +43,7 @@ from spark_backfill.audit.protocol import (
     spread_ms,
     whole_number,
 )
+from spark_backfill.audit.queries import QUERIED, AnsweredQuery, answered_queries, is_queried
 from spark_backfill.audit.receipts import asks, points
 from spark_backfill.audit.scope import Judged, Place
 
@@ -104,10 +105,14 @@ def bits(word: int) -> str:
 def facts(spark: SparkSession, options: Mapping[str, str], scene: Scene, split_records: int) -> DataFrame:
     """Return the rows of all records; a task reads about ``split_records`` offsets."""
     first_slot, rows = 0, []
+    queries: list[AnsweredQuery] = []
+    if any(start < end for start, end in scene.receipts.values()):
+        queries = answered_queries(_read(spark, options, scene.receipts, split_records))
     for each in scene.judged:
         ranges = {(each.topic.name, p): (start, each.ends[p]) for p, start in each.starts.items()}
         if any(start < end for start, end in ranges.values()):
-            rows.append(_sent(_read(spark, options, ranges, split_records), scene, each, first_slot))
+            own = [query for query in queries if query.topic == each.topic.name]
+            rows.append(_sent(_read(spark, options, ranges, split_records), scene, each, first_slot, own))
         first_slot += each.partitions
     if any(start < end for start, end in scene.outgoing.values()):
         rows.append(_copies(_read(spark, options, scene.outgoing, split_records), scene))
@@ -151,7 +156,9 @@ def _read(
     )
 
 
-def _sent(records: DataFrame, scene: Scene, judged: Judged, first_slot: int) -> DataFrame:
+def _sent(
+    records: DataFrame, scene: Scene, judged: Judged, first_slot: int, queries: Sequence[AnsweredQuery]
+) -> DataFrame:
     protocol = Protocol(judged.topic.rules.aliases, judged.topic.rules.delay_ms)
     headers, control, key, names = f.col("headers"), f.col("control"), f.col("key"), f.col("names")
     attempts = _attempts_of(judged)
@@ -167,6 +174,7 @@ def _sent(records: DataFrame, scene: Scene, judged: Judged, first_slot: int) -> 
         due_ms = attempts.due_ms(protocol, headers, control, timestamp_ms)
         sooner_ms = attempts.sooner_ms(protocol, headers, control)
     named = controlled.select("*", wanted.alias("names"))
+    queried = is_queried(queries, protocol, names, due_ms, timestamp_ms, control, headers)
     return named.select(
         (f.col("partition") + f.lit(first_slot)).cast("int").alias("slot"),
         f.col("offset").cast("bigint").alias("offset"),
@@ -178,7 +186,7 @@ def _sent(records: DataFrame, scene: Scene, judged: Judged, first_slot: int) -> 
         digest(protocol.released_key(control, key), f.col("value"), user).alias("released"),
         digest(key, f.col("value"), headers).alias("rejected"),
         *(_bits_of(names, scene.targets, word).alias(bits(word)) for word in range(scene.words)),
-        (_wishes(names, scene) + asks(protocol, control)).alias("flags"),
+        (_wishes(names, scene) + asks(protocol, control) + f.when(queried, QUERIED).otherwise(0)).alias("flags"),
     )
 
 

@@ -108,6 +108,10 @@ class Protocol:
         """Return true if the record has an id by which it can be cancelled."""
         return f.size(self._of(control, HeaderRole.ID)) > 0
 
+    def id_of(self, control: Column) -> Column:
+        """Return the id of the record; null without one."""
+        return f.get(self._of(control, HeaderRole.ID), f.lit(0))["value"]
+
     def released_key(self, control: Column, key: Column) -> Column:
         """Return the key of the released record."""
         given = self._of(control, HeaderRole.KEY)

@@ -1,7 +1,8 @@
 """Receipts of controls as rows: one for the control that a receipt answers, and one for each record that it names.
 
-A control is a record with ``deliver-cancel``, ``-replace`` or ``-move``. It has exactly one receipt, unless it is
-rejected, and the records that the receipt names are not released any more. No code is shared with the router.
+A control is a record with ``deliver-cancel``, ``-replace``, ``-move`` or ``-cancel-where``. It has exactly one receipt,
+unless it is rejected, and the records that the receipt names are not released any more. No code is shared with the
+router.
 """
 
 from typing import Final
@@ -43,8 +44,8 @@ def asks(protocol: Protocol, control: Column) -> Column:
         return f.exists(control, lambda each: plain(each["key"]).isin(*names))
 
     flags = {
-        CONTROL: has("deliver-cancel", "deliver-replace", "deliver-move"),
-        CANCELS: has("deliver-cancel", "deliver-move"),
+        CONTROL: has("deliver-cancel", "deliver-replace", "deliver-move", "deliver-cancel-where"),
+        CANCELS: has("deliver-cancel", "deliver-move", "deliver-cancel-where"),
         CONDITIONAL: has("deliver-if-due"),
         HAS_ID: protocol.has_id(control),
     }
@@ -59,6 +60,7 @@ def points(records: DataFrame) -> DataFrame:
     )
     outcome, action, named = said["outcome"], said["action"], said["cancelled"]
     done = f.when(action == "cancel", "cancelled").when(action == "replace", "replaced").when(action == "move", "moved")
+    done = done.when(action == "cancel-where", "cancelled-where")
     # A schedule that could not be written again stays where it was.
     not_moved = (action == "move") & (outcome == "not-moved")
     in_vain = f.coalesce(outcome.isin("not-pending", "changed") | not_moved, f.lit(False))

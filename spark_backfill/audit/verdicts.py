@@ -6,7 +6,7 @@ A record has exactly one outcome:
 released     one copy in each target it asks for, and in no other topic; not rejected
 rejected     once in the rejected topic, and released nowhere
 pending      missing from a topic it belongs in, and not due when the audit began
-cancelled    named so in one receipt, and in no topic
+cancelled    named so in one receipt, or a query behind it matches, and in no topic
 replaced     named so in one receipt, and in no topic
 answered     a control that is no schedule itself, with its one receipt
 doubled      twice in one topic, or in a topic too many beside those it asks for, or both released and rejected; one of
@@ -44,6 +44,7 @@ from spark_backfill.audit.facts import (
     bits,
 )
 from spark_backfill.audit.protocol import UNREADABLE, any_of
+from spark_backfill.audit.queries import QUERIED
 from spark_backfill.audit.receipts import (
     CANCELS,
     CONDITIONAL,
@@ -180,6 +181,7 @@ def _outcome(scene: Scene, began_ms: int, horizons: dict[str, int]) -> Column:
         .when(is_void, "answered")
         .when(rejections == 1, "rejected")
         .when((copies > 0) & f.col("complete"), "released")
+        .when((copies == 0) & _has(QUERIED), "cancelled")
         .when(_has(UNREAD), "unread")
         .when(f.col("due_ms") > began_ms, "pending")
         .otherwise(missing)
