@@ -60,9 +60,9 @@ class Limits:
     count_every_s: float = 5.0
     """Time between two counts of the pending records: metrics are scraped no more often."""
 
-    count_budget: int = 50_000
-    """Most entries that are decided to count the schedules that a query cancels: a second or two of a thread. Where
-    there are more, the number is estimated from so many."""
+    count_budget: int = 20_000
+    """Most entries that are decided to count the schedules that a query cancels: tenths of a second of a thread, which
+    all partitions share. Where there are more, the number is estimated from so many."""
 
     look_every_s: float = 60.0
     """Time between two checks that the delay topic still has the records that are needed."""
