@@ -82,6 +82,11 @@ class CancelWhere(NamedTuple):
         plain = {name: value for name, value in given.items() if value is not None}
         return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no schedule can match, because the range holds no time."""
+        return self.due_from_ms is not None and self.due_to_ms is not None and self.due_from_ms >= self.due_to_ms
+
     def takes_due(self, asked_ms: int) -> bool:
         """Return whether a schedule that is due then may match."""
         begins = self.due_from_ms is None or asked_ms >= self.due_from_ms
@@ -137,7 +142,7 @@ def parse_where(raw: bytes) -> CancelWhere:
         id_prefix=_prefix(given),
         header=_header(given),
     )
-    if found.due_from_ms is not None and found.due_to_ms is not None and found.due_from_ms >= found.due_to_ms:
+    if found.is_empty:
         raise ValueError(f"{DUE_TO}: {found.due_to_ms} is not after {DUE_FROM}, {found.due_from_ms}")
     # The canonical form of a time may be longer, and is read again.
     _refuse_long(found.canonical())

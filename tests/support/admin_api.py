@@ -10,6 +10,7 @@ import httpx
 from starlette.types import ASGIApp
 
 from index.errors import ConfigError
+from index.named.receipts import Matched
 from index.protocol.headers import Headers
 from sidecar.config.model import Config
 from sidecar.engine.ownership.status import PartitionState, PartitionStatus
@@ -20,7 +21,15 @@ from sidecar.http.pace import Pace
 from sidecar.http.page.files import page_files
 from sidecar.http.tokens import TokenFile
 from sidecar.kafka.writing.record_writer import RecordWriter, WrittenRecord
-from sidecar.operations.controls.orders import WAIT_S, Cancelled, ControlOrder, NewRecord, ReceiptAnswer, Written
+from sidecar.operations.controls.orders import (
+    WAIT_S,
+    Cancelled,
+    ControlOrder,
+    NewRecord,
+    QueryOrder,
+    ReceiptAnswer,
+    Written,
+)
 from sidecar.operations.controls.replacing import headers_of
 from sidecar.operations.desk import Operations
 from sidecar.operations.finding.wanted import ScheduleFilter
@@ -124,7 +133,7 @@ class FakeOperations(Operations):
         self.partitions = partitions
         self.before: Callable[[], None] = lambda: None
         self.wanted: ScheduleFilter | None = None
-        self.controls: list[tuple[str, ControlOrder]] = []
+        self.controls: list[tuple[str, ControlOrder | QueryOrder]] = []
         self.rejections: list[RejectedRecord] = []
         self.redriven: set[int] = set()
         self.redrives: list[Redrive] = []
@@ -214,6 +223,11 @@ class FakeOperations(Operations):
         self._fail()
         due_ms = None if order.moves_to is None else int(order.moves_to[1])
         return ReceiptAnswer(order.done, (Cancelled(order.partition or 0, 7, 1_000),), due_ms)
+
+    def cancel_where(self, topic: str, order: QueryOrder, wait_s: float = WAIT_S) -> Matched:
+        self.controls.append((topic, order))
+        self._fail()
+        return Matched(None, 90_000) if order.where.target == "out" else Matched(1_207)
 
     def write_record(self, topic: str, record: NewRecord) -> Written:
         self._fail()

@@ -1,20 +1,22 @@
-"""Paths of pending schedules: list, cancel, move and replace them."""
+"""Paths of pending schedules: list, cancel, move and replace them, and cancel all that match."""
 
 from dataclasses import asdict
 from http import HTTPStatus
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query, Request
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from starlette.responses import Response
 
+from index.named.receipts import Matched
 from index.protocol.headers import CONTROL_PREFIX
+from index.protocol.where import CancelWhere, WantedHeader
 from sidecar.http.api import bodies
 from sidecar.http.api.backend import Backend
 from sidecar.http.api.records import RecordOrder, RecordWrittenAnswer, record_of
 from sidecar.http.api.shapes import JSON_ONLY, DueMs, DueMsText, Id, MillisecondsText, TopicName, milliseconds
 from sidecar.http.problems import Refusal
-from sidecar.operations.controls.orders import ControlOrder, ReceiptAnswer
+from sidecar.operations.controls.orders import ControlOrder, QueryOrder, ReceiptAnswer
 from sidecar.operations.finding.wanted import PLACE, ScheduleFilter
 from sidecar.operations.status.answers import Answer, SchedulesAnswer
 
@@ -85,6 +87,50 @@ class MovedAnswer(Answer):
     due_ms: int | None = Field(description="Milliseconds since 1970; null where it could not be written again")
 
 
+class WantedHeaderOrder(Answer):
+    """A header that the record of a schedule must have."""
+
+    name: Annotated[str, Field(pattern=r"^[!-~]([ -~]*[!-~])?$", max_length=249, examples=["customer"])]
+    value: Annotated[str, Field(max_length=800, examples=["7"])]
+
+
+class QueryCancellation(Answer):
+    """A predicate: all fields that are given must be true of a schedule. One is needed."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
+                for name in ("target", "due_from_ms", "due_to_ms", "id_prefix", "header")
+            ]
+        }
+    )
+
+    target: Annotated[TopicName | None, Field(description="One of the targets of a schedule")] = None
+    due_from_ms: Annotated[DueMs | None, Field(description="Requested for then or later; ms since 1970")] = None
+    due_to_ms: Annotated[DueMs | None, Field(description="Requested for a time before; ms since 1970")] = None
+    id_prefix: Annotated[str | None, Field(min_length=1, max_length=64, description="Beginning of the deliver-id")] = (
+        None
+    )
+    header: WantedHeaderOrder | None = None
+    partition: Annotated[int | None, Field(ge=0, le=MOST_PARTITIONS, description="Left out: every partition")] = None
+
+    @property
+    def predicate(self) -> CancelWhere:
+        """The predicate; without a field it is true of every schedule."""
+        prefix = None if self.id_prefix is None else self.id_prefix.encode()
+        header = None if self.header is None else WantedHeader(self.header.name, self.header.value.encode())
+        return CancelWhere(self.target or "", self.due_from_ms, self.due_to_ms, prefix, header)
+
+
+class QueryCancelledAnswer(Answer):
+    """The number of cancelled schedules, once that is committed."""
+
+    topic: str
+    matched: int | None = Field(description="Null where they are too many to be counted")
+    estimated: int | None = Field(description="About how many, where that is so")
+
+
 def routes(backend: Backend) -> APIRouter:
     """Return the paths below ``/topics/{topic}/schedules``."""
     router = APIRouter(tags=["schedules"])
@@ -106,6 +152,18 @@ def routes(backend: Backend) -> APIRouter:
         page = await backend.ask(operations.schedules, wanted, begin or "", limit, upcoming)
         shown = page.schedules if sees_payload else tuple(each.without_key() for each in page.schedules)
         return bodies.whole(page.model_copy(update={"schedules": shown}))
+
+    @router.post("/topics/{topic}/cancellations", response_model=QueryCancelledAnswer, dependencies=JSON_ONLY)
+    async def cancel_matching_schedules(topic: TopicName, body: QueryCancellation) -> Response:
+        """Cancel all pending schedules that match, and answer once that is certain, also when there is none."""
+        backend.require_topic(topic)
+        where = body.predicate
+        if where == CancelWhere():
+            raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "no field is given, which would cancel everything")
+        told = Matched(0)
+        if not where.is_empty:
+            told = await backend.cancel(operations.cancel_where, topic, QueryOrder(where, body.partition), WAIT_S)
+        return bodies.whole(QueryCancelledAnswer(topic=topic, matched=told.exact, estimated=told.estimated))
 
     # An id may hold a slash.
     @router.delete("/topics/{topic}/schedules/{id:path}", response_model=CancelledAnswer)

@@ -12,11 +12,19 @@ from urllib.parse import quote, urlencode
 from pydantic import ValidationError
 
 from index.errors import ConfigError, DelayRouterError
-from index.named.receipts import ControlOutcome
+from index.named.receipts import ControlOutcome, Matched
 from sidecar import clock
 from sidecar.config.units import format_instant
 from sidecar.operations.asking.http_client import exchange, parts_of
-from sidecar.operations.controls.orders import WAIT_S, Cancelled, ControlOrder, NewRecord, ReceiptAnswer, Written
+from sidecar.operations.controls.orders import (
+    WAIT_S,
+    Cancelled,
+    ControlOrder,
+    NewRecord,
+    QueryOrder,
+    ReceiptAnswer,
+    Written,
+)
 from sidecar.operations.status.answers import (
     Answer,
     IdAnswer,
@@ -137,6 +145,26 @@ class ApiClient:
         from_ms = clock.now_ms() if header == AFTER else 0
         found = self._object("PATCH", path, "moved", "due_ms", body={"due_ms": from_ms + int(value)})
         return ReceiptAnswer(ControlOutcome.MOVED, _schedules(found["moved"]), found["due_ms"])
+
+    def cancel_where(
+        self,
+        topic: str,
+        order: QueryOrder,
+        wait_s: float = WAIT_S,  # noqa: ARG002 - as above
+    ) -> Matched:
+        """Answer ``Operations.cancel_where``."""
+        where, header = order.where, order.where.header
+        asked: dict[str, object] = {
+            "target": where.target or None,
+            "due_from_ms": where.due_from_ms,
+            "due_to_ms": where.due_to_ms,
+            "id_prefix": None if where.id_prefix is None else where.id_prefix.decode(),
+            "header": None if header is None else {"name": header.name, "value": header.value.decode()},
+            "partition": order.partition,
+        }
+        body = {name: value for name, value in asked.items() if value is not None}
+        found = self._object("POST", f"/topics/{_quoted(topic)}/cancellations", "matched", "estimated", body=body)
+        return Matched(found["matched"], found["estimated"])
 
     def write_record(self, topic: str, record: NewRecord) -> Written:
         """Answer ``Operations.write_record``."""

@@ -78,7 +78,7 @@ def test_a_dry_run_counts_and_cancels_nothing(desk: InMemory) -> None:
         (["--where", WHERE, "--if-due", "5"], "--if-due is for an ID"),
         (["--where", "{}"], "--where: no field is given"),
         (["--where", '{"traget": "out"}'], "--where: traget: there is no such field"),
-        (["--where", WHERE, "--api", "http://localhost:1"], "--where is not for --api"),
+        (["--where", WHERE, "--dry-run", "--api", "http://localhost:1"], "--dry-run is not for --api"),
     ],
 )
 def test_wrong_usage_ends_before_anything_is_asked(desk: InMemory, arguments: list[str], problem: str) -> None:

@@ -9,11 +9,12 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from index.errors import ConfigError
+from index.protocol.where import CancelWhere, WantedHeader
 from sidecar.config.model import Config
 from sidecar.http.api.application import PREFIX, application, document
 from sidecar.operations import desk
 from sidecar.operations.controls.ordering import UnknownPartitionError
-from sidecar.operations.controls.orders import ControlOrder
+from sidecar.operations.controls.orders import ControlOrder, QueryOrder
 from sidecar.operations.controls.receipts import ChangedError, NoReceiptError, NothingPendingError
 from sidecar.operations.finding.wanted import ScheduleFilter
 from sidecar.operations.status.answers import (
@@ -119,6 +120,31 @@ def test_what_is_pending_under_an_id_is_cancelled(api: Api) -> None:
     assert told == {"topic": "d", "id": "order/7", "cancelled": [{"partition": 3, "offset": 7, "due_ms": 1_000}]}
     do(api, "DELETE", "/topics/d/schedules/order-8")
     assert api.operations.controls == [("d", ControlOrder(b"order/7", 9, 3)), ("d", ControlOrder(b"order-8"))]
+
+
+def test_all_that_match_are_cancelled(api: Api) -> None:
+    body = {"id_prefix": "order-", "due_to_ms": 1_900_000_000_000, "header": {"name": "customer", "value": ""}}
+    told = do(api, "POST", "/topics/d/cancellations", {**body, "partition": 3})
+    assert told == {"topic": "d", "matched": 1_207, "estimated": None}
+    where = CancelWhere("", None, 1_900_000_000_000, b"order-", WantedHeader("customer", b""))
+    assert api.operations.controls == [("d", QueryOrder(where, 3))]
+    told = do(api, "POST", "/topics/d/cancellations", {"target": "out"})
+    assert told == {"topic": "d", "matched": None, "estimated": 90_000}
+    nothing = {"due_from_ms": 9, "due_to_ms": 9}
+    assert do(api, "POST", "/topics/d/cancellations", nothing) == {"topic": "d", "matched": 0, "estimated": None}
+    assert len(api.operations.controls) == 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *({}, {"target": None}, {"partition": 3}, {"target": ""}, {"traget": "out"}, {"id_prefix": ""}),
+        *({"due_to_ms": 1_900_000_000}, {"due_from_ms": "5"}, {"header": {"name": "a"}}, {"header": "a"}),
+    ],
+)
+def test_a_predicate_that_cannot_be_followed_is_refused(api: Api, body: dict[str, Any]) -> None:
+    do(api, "POST", "/topics/d/cancellations", body, code=422)
+    assert api.operations.controls == []
 
 
 def test_what_is_pending_under_an_id_is_moved(api: Api) -> None:

@@ -369,6 +369,15 @@ def test_schedules_are_cancelled_and_moved_over_http(fake: Fake, token_file: Pat
     assert "nothing of this id is pending" in run(fake, token_file, "cancel", "d", "none", code=2).stderr
 
 
+def test_schedules_are_cancelled_by_query_over_http(fake: Fake, token_file: Path) -> None:
+    path = "POST /api/v1/topics/d/cancellations"
+    fake.answers = {path: (200, {"topic": "d", "matched": None, "estimated": 1_207})}
+    where = '{"due_from": "1970-01-01T00:00:05Z", "id_prefix": "a", "header": {"name": "h", "value": "7"}}'
+    assert run(fake, token_file, "cancel", "d", "--where", where).stdout == "about 1,207 schedules cancelled\n"
+    body = {"due_from_ms": 5_000, "id_prefix": "a", "header": {"name": "h", "value": "7"}}
+    assert fake.asked == [(path, body)]
+
+
 def test_records_are_sent_over_http(fake: Fake, token_file: Path, tmp_path: Path) -> None:
     path = "POST /api/v1/topics/d/records"
     written = {"topic": "d", "partition": 1, "offset": 7, "due_ms": 1_893_456_000_000, "targets": ["out"]}
