@@ -97,8 +97,9 @@ owner              the router that serves a partition; only one can commit for i
 take-over          the steps of a new owner: fence, read the state, index [S, C) again
 round              one turn of an owner: index the records that arrived, release the records that are due
 transaction        a Kafka transaction: released and rejected records together with C, W and S
-control            a record that cancels, moves or replaces schedules with an id
+control            a record that cancels, moves or replaces schedules
 receipt            the one answer to a control, in the receipts topic
+query              a control that cancels all schedules that its predicate matches, with an id or without
 series             the occurrences of a recurring schedule
 hold               keep a due record back while its target is paused, limited or in doubt
 adopt              take over a bucket that a Spark job has built

@@ -275,3 +275,21 @@ def test_many_moves_of_one_schedule_are_answered_by_few_transactions() -> None:
     intake = Intake(OneFetch(decided), ledger, PayloadBudget(1), NothingStored(), clock)
     intake.fill(0.25, 32 * 1_048_576)
     assert len(ledger.plan(0, 1_000, 1_000_000).receipts) == 3_000
+
+
+def test_a_query_has_a_transaction_of_its_own_and_nothing_is_indexed_beside_it() -> None:
+    ledger, clock = ledger_of(), HandClock()
+    query = Control(Action.CANCEL_WHERE, b"", where=b'{"target":"out"}')
+    cancel = Control(Action.CANCEL, b"order-7")
+    kinds = [cancel, query, query, cancel]
+    steps = [Controlling(offset, control, Record(None, None, (), 0), None) for offset, control in enumerate(kinds)]
+    intake = Intake(OneFetch(Decided([*steps], records=4)), ledger, PayloadBudget(1), NothingStored(), clock)
+    seen: list[tuple[int, bool, int]] = []
+    for _ in kinds:
+        intake.fill(0.25)
+        intake.fill(0.25)
+        seen.append((ledger.indexed_to, intake.waits, len(ledger.plan(0, 100, 1_000_000).receipts)))
+        ledger.named.queries.begin([], 0)
+        ledger.confirm()
+    assert seen == [(1, True, 1), (2, True, 1), (3, True, 1), (4, False, 1)]
+    assert [each.offset for each in ledger.named.queries.in_force] == [1, 2]
