@@ -194,14 +194,15 @@ class ReplacesNothing(Wrong):
     replaces: ClassVar = {"index.partition.entering.NamedSchedules": _NeverVoid}
 
 
-def _note_nothing(*_: Any) -> None:
-    """Leave out the place of the next occurrence."""
+class _FindsNothing(Transit):
+    def find(self, _id_hash: bytes, _offset: int) -> list[Position]:
+        return []
 
 
 class TransitSpared(Wrong):
     """Does not cancel the next occurrence of a series that has been written and has not been read yet."""
 
-    replaces: ClassVar = {"sidecar.engine.release.occurring._note": _note_nothing}
+    replaces: ClassVar = {OWNED + "Transit": _FindsNothing}
 
 
 class TransitNotTakenOver(Wrong):
