@@ -168,8 +168,7 @@ class Run:
         # A random generator for each feature, so that the rest of the run stays the same without it.
         self._recurring = random.Random(f"{seed}, recurs")
         self._recurs = self._recurring.random() < RECURS_SHARE
-        away = random.Random(f"{seed}, is away")
-        self._away = away if away.random() < AWAY_SHARE else None
+        self._away = _some_away(seed)
         self._named = random.Random(f"{seed}, named")
         self._names = self._named.random() < NAMES_SHARE
         self._querying = _some_querying(seed)
@@ -591,6 +590,11 @@ class Run:
 
     def _note(self, event: str, member: Member | None = None) -> None:
         self.trace.append(event if member is None else f"{member.number}| {event}")
+
+
+def _some_away(seed: int) -> random.Random | None:
+    away = random.Random(f"{seed}, is away")
+    return away if away.random() < AWAY_SHARE else None
 
 
 def _some_querying(seed: int) -> random.Random | None:
