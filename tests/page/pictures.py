@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from index.partition.survey import BOUNDS_MS
 from sidecar.config.model import Config
+from sidecar.engine.ownership.status import PartitionState, PartitionStatus
 from sidecar.http.api.server import AdminApi
 from sidecar.operations.finding.wanted import ScheduleFilter
 from sidecar.operations.status.answers import (
@@ -26,6 +27,9 @@ from sidecar.operations.status.answers import (
     StatusAnswer,
     TopicAnswer,
 )
+from sidecar.operations.status.reports import Reported, Vitals
+from sidecar.operations.watching.history import MINUTE_MS, MINUTES, HistoryAnswer, MinuteAnswer
+from sidecar.operations.watching.routers import RoutersAnswer, routers_answer
 from sidecar.policies.origin import ChangeOrigin
 from sidecar.policies.policy import target_scope, topic_scope
 from tests.page.browser import Browser, browser
@@ -79,6 +83,31 @@ class Group(FakeOperations):
             next_week=tuple(900 + 5_000 * (8 <= hour % 24 < 20) + 17 * (hour % 31) for hour in range(168)),
             by_target=targets,
         )
+
+    def history(self, topic: str = "") -> HistoryAnswer:
+        first_ms = _now_ms() // MINUTE_MS * MINUTE_MS - MINUTES * MINUTE_MS
+        minutes = (
+            MinuteAnswer(
+                at_ms=first_ms + number * MINUTE_MS,
+                released=3_900 + 61 * (number * number % 37),
+                lateness_p50_ms=2.4,
+                lateness_p99_ms=14.0 + number % 7 + 60 * (31 <= number < 34),
+                pending=722_000 + 900 * number - 7 * number * number,
+            )
+            for number in range(MINUTES)
+        )
+        return HistoryAnswer(topic=topic, minutes=tuple(minutes))
+
+    def routers(self) -> RoutersAnswer:
+        names = ("router-0", "router-1")
+        since_ms = _now_ms() - 273_000_000
+        told = {name: Vitals("0.2.0", f"delays-{name}", since_ms, 0.21, 402 << 20) for name in names}
+        statuses = ((ORDERS, 0), (ORDERS, 1), (ORDERS, 2), (REMINDERS, 0), (RETRIES, 0))
+        found = (
+            Reported(PartitionStatus(topic, n, PartitionState.ACTIVE, pending=120_400), names[n % 2], 0, 0)
+            for topic, n in statuses
+        )
+        return routers_answer(found, dict.fromkeys(names, "native"), told)
 
     def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
         is_spent, waits = offset == SPENT, (8_000, 16_000, 32_000, 64_000, 128_000)

@@ -1,7 +1,7 @@
 // What a button of the page changes: what is asked before, what is sent, and what is said of the answer.
 
 import { ask } from "./api.js";
-import { fieldText, moment } from "./format.js";
+import { fieldText, moment, zoneName } from "./format.js";
 import * as pending from "./view-pending.js";
 import * as rejected from "./view-rejected.js";
 
@@ -34,6 +34,7 @@ export async function confirmed({ question, meaning, word, path, body, method, d
   at("when").required = whenMs !== undefined;
   at("when").value = whenMs === undefined ? "" : fieldText(whenMs);
   at("sure-until").hidden = !hasEnd;
+  for (const each of sure.querySelectorAll("[data-zone]")) each.textContent = zoneName();
   at("until").value = at("reason").value = "";
   at("sure-yes").className = isFinal ? "final" : "";
   at("sure-no").className = isFinal ? "" : "quiet";

@@ -41,8 +41,9 @@ export function moment(ms) {
 /** The time zone of this browser, as its people name it: `Europe/Berlin`. */
 export const zoneName = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
 
-/** `04:12 GMT+1`: a minute of the last hours, in the time zone of this browser. */
-export const clockTime = (ms) => new Date(ms).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", timeZoneName: "short" });
+/** `04:12 GMT+1`: a minute of the last hours, in the time zone of this browser, which is left out where it stands beside. */
+export const clockTime = (ms, hasZone = true) =>
+  new Date(ms).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", ...(hasZone && { timeZoneName: "short" }) });
 
 const BYTES = [
   ["GiB", 2 ** 30],

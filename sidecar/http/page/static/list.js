@@ -80,5 +80,5 @@ export const fields = ({ words, hasProblems }, { label, shown, all, problems }) 
       element("input", { type: "checkbox", name: "problems", value: YES, checked: hasProblems }),
       ` Only problems (${problems})`,
     ),
-    element("span", { class: "small", role: "status" }, shown === all ? `${all}` : `${shown} of ${all}`),
+    element("span", { class: "small", role: "status" }, `${shown} of ${all} shown`),
   );

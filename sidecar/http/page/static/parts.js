@@ -54,7 +54,7 @@ function headingOf([heading, kind, , value], wishes) {
   const direction = wishes.by !== heading ? null : wishes.isDown ? "descending" : "ascending";
   const mark = element("span", { "aria-hidden": "true" }, { ascending: " ▲", descending: " ▼" }[direction] ?? "");
   // The largest number is what somebody looks for first.
-  const about = { type: "button", class: "sort", "data-do": "sort", "data-by": heading, "data-begins-down": kind === "number" };
+  const about = { type: "button", class: "sort", "data-do": "sort", "data-by": heading, "data-begins-down": kind === "number", title: "sort by it" };
   return element("th", { scope: "col", class: kind, "aria-sort": direction }, element("button", about, heading, mark));
 }
 

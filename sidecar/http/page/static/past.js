@@ -47,14 +47,14 @@ function drawing(label, minutes, valueOf, shown, summary) {
     const place = MINUTES - 1 - Math.round((lastMs - minute.at_ms) / MINUTE_MS);
     if (place >= 0) values[place] = valueOf(minute);
   }
-  const name = (place) => clockTime(lastMs - (MINUTES - 1 - place) * MINUTE_MS);
+  const atMs = (place) => lastMs - (MINUTES - 1 - place) * MINUTE_MS;
   const largest = values.reduce((most, value, place) => (value !== null && value > (values[most] ?? -1) ? place : most), 0);
-  const most = values[largest] ? `, most ${shown(values[largest])} at ${name(largest)}` : "";
+  const most = values[largest] ? `, most ${shown(values[largest])} at ${clockTime(atMs(largest), false)}` : "";
   const told = summary(values.filter((value) => value !== null), values.at(-1)) + most;
   return element(
     "div",
     {},
     element("h3", {}, label),
-    steps({ label: `${label} in the last hour, by minute`, told, values, largest, shown, name, first: "1 h ago", last: clockTime(lastMs) }),
+    steps({ label: `${label} in the last hour, by minute`, told, values, largest, shown, name: (place) => clockTime(atMs(place)), first: "1 h ago", last: clockTime(lastMs) }),
   );
 }

@@ -18,6 +18,8 @@ let countedMs = 0;
 // Beyond it a release is called late: far more than a busy router takes, far less than nobody minds.
 const LATE_MS = 60_000;
 const places = new Places();
+// Below a longer list nobody would find the last hour.
+const ON_A_SCREEN = 10;
 
 export async function load() {
   const [status, past] = await Promise.all([ask("/topics"), pastOf()]);
@@ -61,8 +63,9 @@ export function render({ topics, instances, kernels, past }, { mayChange }, aske
       tile("Unserved", count(unserved), unserved ? "bad" : "", `of ${count(all.length)} partitions`),
       tile("Routers", element("a", { href: "#routers" }, count(instances.length)), instances.length ? "" : "bad", kernelsNote(kernels)),
     ),
+    topics.length > ON_A_SCREEN ? pastSection(past) : null,
     topicList(topics, wishesOf(asked), mayChange),
-    pastSection(past),
+    topics.length > ON_A_SCREEN ? null : pastSection(past),
   );
 }
 
