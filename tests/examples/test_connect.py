@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from sidecar.dev import local_kafka
 from sidecar.dev.demo.router import free_port
 from sidecar.dev.local_kafka import maven
 from tests.docs.documents import blocks
@@ -54,7 +55,8 @@ def worker(stage: Stage, sink: dict[str, str], settings: str, folder: Path) -> I
             running.kill()
 
 
-def test_what_a_sink_cannot_read_comes_back_until_it_is_exhausted(stage: Stage, tmp_path: Path) -> None:
+def test_what_a_sink_cannot_read_comes_back_until_it_is_exhausted(kafka: local_kafka.Cluster, tmp_path: Path) -> None:
+    stage = Stage(kafka.bootstrap, tmp_path)
     out, dead = stage.target("out"), stage.target("dead")
     retry = {"first": "200ms", "attempts": 2, "dead_letter": dead}
     delay = stage.delay("retry", default_target=out, retry=retry)

@@ -1,4 +1,4 @@
-"""Runs the consumers of PRODUCERS.md that fail: their record comes back as its first attempt, with all it had."""
+"""Runs the consumers of PRODUCERS.md that fail: their record comes back in its next attempt, with all it had."""
 
 import subprocess
 import sys
@@ -48,8 +48,11 @@ def retrying(kafka: local_kafka.Cluster, tmp_path_factory: pytest.TempPathFactor
 @pytest.mark.parametrize("name", PRINTED)
 def test_what_fails_comes_back(name: str, retrying: tuple[Stage, str, str], tmp_path: Path) -> None:
     stage, delay, target = retrying
-    stage.send(delay, ("trace", b"1"), ("none", None), key=b"42", value=name.encode())
-    before = len(stage.wait_records(target, len(stage.records(target)) + 1))
+    # KafkaJS cannot write a header that is null.
+    none = () if name.endswith(".js") else (("none", None),)
+    before = len(stage.records(target))
+    stage.send(delay, ("trace", b"1"), *none, key=b"42", value=name.encode())
+    first = stage.wait_records(target, before + 1)[-1]
     program = tmp_path / name
     program.write_text((HERE / name).read_text(encoding="utf-8").replace(TOPIC, delay), encoding="utf-8")
     (folder := tmp_path / "built").mkdir()
@@ -57,10 +60,10 @@ def test_what_fails_comes_back(name: str, retrying: tuple[Stage, str, str], tmp_
         call = call_of(program, folder)
     except (ClientMissing, local_kafka.KafkaUnavailable) as missing:
         pytest.skip(f"the client of this example cannot be had: {missing}")
-    arguments = [*call, stage.bootstrap, target, str(before - 1)]
+    arguments = [*call, stage.bootstrap, target, str(first.offset)]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    first, again = stage.wait_records(target, before + 1)[-2:]
+    again = stage.wait_records(target, before + 2)[-1]
     assert [header(each, "delay-attempt") for each in (first, again)] == [b"1", b"2"]
     assert (again.key, again.value, header(again, "trace")) == (b"42", name.encode(), b"1")
 

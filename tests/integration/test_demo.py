@@ -69,7 +69,7 @@ def test_every_order_arrives_once_over_a_crash(
     failures = [f"order {number} failed in attempt {n} of 3" for number, n in ((22, 1), (23, 1), (23, 2), (23, 3))]
     assert [line for line in failures if line in out] == failures
     assert re.search(r"order 22  .* arrived \S+  \d+ ms late, handled in attempt 2$", out, re.MULTILINE)
-    assert re.search(r"order 23  .* orders\.dlq .* exhausted after 3 attempts$", out, re.MULTILINE), out
+    assert re.search(r"order 23  .*orders\.dlq  .* exhausted after 3 attempts$", out, re.MULTILINE), out
     killed, back = (
         next(place for place, line in enumerate(lines) if part in line) for part in ("SIGKILL", "ready again")
     )

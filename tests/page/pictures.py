@@ -49,6 +49,7 @@ VIEWS: Final = (
     ("topic", f"#topic/{ORDERS}", ".bars", True),
     ("pending", f"#pending/{ORDERS}", "tbody", False),
     ("find", f"#find/{ORDERS}/0/8", ".timeline", False),
+    ("retries", f"#retries/{RETRIES}", "tbody", False),
     ("policies", "#policies", "section tbody", True),
 )
 """Each view with its address, the element that shows that it is ready, and whether it is dark."""

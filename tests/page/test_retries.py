@@ -20,7 +20,7 @@ def test_how_many_records_are_in_which_attempt(window: Browser) -> None:
     window.wait("main a", "Attempts, and what is exhausted").click()
     window.wait("h1", f"Retries of {RETRIES}")
     window.wait(".tile.bad", "Exhausted a minute\n1")
-    rows = [each.text for each in window.all("section:first-of-type tbody tr")]
+    rows = [" ".join(each.text.split()) for each in window.all("section:first-of-type tbody tr")]
     assert rows == [
         "1 900 ms to 1 s 112 48,211",
         "2 1.8 s to 2 s 20 9,240",
