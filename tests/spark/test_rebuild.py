@@ -6,7 +6,6 @@ from random import Random
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
 from sidecar.kafka.client.admin import log_range
@@ -19,7 +18,7 @@ from spark_backfill.build.scope import Asked
 from spark_backfill.errors import JobError
 from tests.integration.scenario import TIMEOUT_S, Header, Stage, now_ms, wait_until
 from tests.integration.stored_buckets import delete_records, state, truncate
-from tests.spark.backfill import COMPACT, delay_topic, entries_of, settings_of, staged
+from tests.spark.backfill import delay_topic, entries_of, settings_of, staged
 
 
 def rebuild(
@@ -39,9 +38,10 @@ def pending_offsets(stage: Stage, delay: str) -> list[int]:
 
 
 def lose_state(stage: Stage, delay: str) -> None:
-    names = [f"{delay}.delay-state", f"{delay}.delay-snapshots", f"{delay}.delay-backfill"]
-    stage.delete(*names)
-    stage.create([NewTopic(name, 1, 1, config=COMPACT) for name in names])
+    """Lose topics for good, and create them again as OPERATIONS says, under "A lost broker"."""
+    stage.delete(*(f"{delay}.{name}" for name in ("delay-state", "delay-snapshots", "delay-backfill")))
+    done = stage.router("init").command("init")
+    assert (done.returncode, "the state was lost" in done.stdout) == (1, True), done.stdout
 
 
 def test_a_router_goes_on_after_its_state_was_lost(
