@@ -36,7 +36,7 @@ POLL_S: Final = 0.05
 """The time within which a waiting take-over is noticed; a new record is noticed at once."""
 
 LOOK_AGAIN_S: Final = 5.0
-"""The time within which a policies topic is found that was created while the router runs."""
+"""The time within which a policies topic is found that was created, or deleted and created, while the router runs."""
 
 AFTER_ERROR_S: Final = 0.5
 SETTLE_TIMEOUT_S: Final = 10.0
@@ -116,8 +116,14 @@ class PolicyWatch(TopicFollower):
     def _keep_reading(self, reader: PolicyReader) -> None:
         looked = self._asked
         is_read = False
+        seen, heard_s = reader.table, time.monotonic()
         while not self._stopping.is_set():
             at_end = reader.poll(POLL_S)
+            if at_end or reader.table is not seen:
+                seen, heard_s = reader.table, time.monotonic()
+            elif (not is_read or self._answered < looked) and time.monotonic() > heard_s + LOOK_AGAIN_S:
+                # A client whose topic was deleted and created again while its broker was away may never notice.
+                return
             if at_end:
                 self._trouble.is_over()
             # Until the first end only a part of the policies is known.
@@ -128,7 +134,7 @@ class PolicyWatch(TopicFollower):
                 self._answer(looked)
             # One look at a time: a new look for every question would never end while many take-overs ask.
             if is_read and self._answered >= looked < self._asked:
-                looked = self._asked
+                looked, heard_s = self._asked, time.monotonic()
                 reader.look_again()
 
     def _publish(self, table: PolicyTable) -> None:

@@ -2,14 +2,16 @@
 
 from typing import Any
 
+import pytest
 from confluent_kafka.admin import AdminClient
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from sidecar.config.model import Config
+from sidecar.policies import watch as watching
 from sidecar.policies.origin import Change, ChangeOrigin
 from sidecar.policies.policy import Policy, Scope, topic_scope
-from sidecar.policies.table import PolicyTable
+from sidecar.policies.table import NO_POLICIES, PolicyTable
 from sidecar.policies.watch import PolicyWatch
 
 CONFIG = Config.model_validate({"kafka": {"bootstrap.servers": "nobody.invalid:1"}})
@@ -50,3 +52,39 @@ def test_the_log_names_who_changed_a_policy_last_and_through_what() -> None:
     told = [tuple(each[key] for key in ("policy", "is_set", "by", "through", "address")) for each in logs]
     assert sorted(told[:2]) == [("topic/d", True, *alice), ("topic/e", True, *alice)]
     assert told[2:] == [("topic/d", False, *bob), ("topic/e", False, "", "", "")]
+
+
+class Silent:
+    """A reader that reaches the end some times, and hears nothing from then on."""
+
+    table = NO_POLICIES
+
+    def __init__(self, watch: PolicyWatch, ends: int, polls: int) -> None:
+        self._watch = watch
+        self._ends = ends
+        self._polls = polls
+
+    def poll(self, _: float) -> bool:
+        self._ends, self._polls = self._ends - 1, self._polls - 1
+        if self._polls == 0:
+            self._watch.stop()
+        return self._ends >= 0
+
+    def look_again(self) -> None:
+        """Ask for the end once more, in vain."""
+
+
+@pytest.mark.parametrize(
+    ("ends", "questions", "is_replaced"), [(0, 0, True), (1, 0, False), (1, 1, True)], ids=["start", "idle", "asked"]
+)
+def test_a_reader_that_hears_nothing_is_replaced_where_something_waits(
+    ends: int, questions: int, *, is_replaced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.0)
+    watch = PolicyWatch(CONFIG, AdminClient({**CONFIG.kafka}), CollectorRegistry())
+    reader: Any = Silent(watch, ends, polls=100)
+    monkeypatch.setattr(watch, "_asked", 0)
+    if questions:
+        monkeypatch.setattr(watch, "_answer", lambda _: setattr(watch, "_asked", questions))
+    watch._keep_reading(reader)
+    assert watch._stopping.is_set() is not is_replaced
