@@ -23,7 +23,7 @@ key                  on pending records
 ``placement``        none until they are sealed, or merged, the next time
 ``paused``           none leaves until the pause ends; then all due records leave at once, in order
                      (the gate holds records for a paused target, see :mod:`sidecar.engine.release.gate`)
-``drained``          the same, and no partition is served until the drain ends
+``drained``          due ones leave while a partition seals the others; then it is not served until the drain ends
 rates                from now on the new rates, also for held records
 ===================  ===================================================================================
 
