@@ -103,7 +103,7 @@ NAMES_SHARE = 0.6
 CHAIN_SHARE = 0.5
 """The share of those runs in which moves follow directly on each other, and some cannot be written."""
 
-QUERY_SHARE = 0.4
+QUERY_SHARE = 0.35
 QUERY_CHANCE = 0.3
 """The share of runs in which schedules are cancelled by query, and the chance of a query beside some records."""
 
@@ -599,7 +599,7 @@ def _some_away(seed: int) -> random.Random | None:
 
 def _some_querying(seed: int) -> random.Random | None:
     """Return the random generator of queries, in runs that have some."""
-    querying = random.Random(f"{seed}, queries")
+    querying = random.Random(f"{seed}, with queries")
     return querying if querying.random() < QUERY_SHARE else None
 
 
