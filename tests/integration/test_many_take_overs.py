@@ -48,8 +48,10 @@ def test_the_clients_of_an_ownership_end_with_it(
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     counts: list[int] = []
     with one_worker(command.config) as worker:
+        admin_clients = _clients()["AdminClient"]
         for number in range(TAKE_OVERS):
             _is_active(worker, number)
+            assert _clients()["AdminClient"] <= admin_clients, "a take-over has left its admin client behind"
             producer.produce(command.topic, b"v", headers=[("deliver-after", b"10ms")])
             assert producer.flush(30) == 0
             _is_active(worker, number + 1)

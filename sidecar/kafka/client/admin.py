@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
@@ -27,6 +27,8 @@ from sidecar.engine.ports import Place
 from sidecar.kafka.client.errors import error_of, is_leaderless, tells_of_stale_look
 from sidecar.kafka.client.tokens import connection
 from sidecar.logs import events
+
+T = TypeVar("T")
 
 REQUEST_TIMEOUT_S: Final = 10.0
 """Timeout of one request. A broker that needs longer counts as away."""
@@ -269,10 +271,9 @@ def _offsets(
     told: dict[Place, LogOffset | KafkaError] = {}
     for asked, future in futures.items():
         place = asked.topic, asked.partition
-        try:
-            result = future.result(REQUEST_TIMEOUT_S + 1)
-        except KafkaException as exception:
-            told[place] = error_of(exception)
+        result = _answer(future)
+        if isinstance(result, KafkaException):
+            told[place] = error_of(result)
             continue
         told[place] = LogOffset(int(result.offset), result.leader_epoch)
         if result.offset == OFFSET_INVALID:
@@ -293,15 +294,29 @@ def _described(
 
 def described(name: str, future: "Future[TopicDescription]") -> TopicDescription | Denied | None:
     """Wait for the description of one topic and return it, or None if the topic does not exist."""
-    try:
-        return future.result(REQUEST_TIMEOUT_S + 1)
-    except KafkaException as exception:
-        code = error_of(exception).code()
-        if code in MISSING:
-            return None
-        if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            return Denied(name)
-        raise
+    answer = _answer(future)
+    if not isinstance(answer, KafkaException):
+        return answer
+    code = error_of(answer).code()
+    if code in MISSING:
+        return None
+    if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return Denied(name)
+    raise answer
+
+
+def _answer(future: "Future[T]") -> T | KafkaException:
+    """Wait for an answer, and return it or its error.
+
+    A raised error would keep the frames that it passes, and they keep the future, which keeps the error. So the client
+    of an ownership would live until the next garbage collection.
+    """
+    error = future.exception(REQUEST_TIMEOUT_S + 1)
+    if error is None:
+        return future.result()
+    if isinstance(error, KafkaException):
+        return error
+    raise error
 
 
 def _facts(description: TopicDescription, settings: dict[str, str] | None) -> TopicFacts:

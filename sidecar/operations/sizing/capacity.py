@@ -44,8 +44,8 @@ WHILE_COMPACTING: Final = 2
 
 MOST_REPLICAS: Final = 3
 
-CLIENTS_OF_PARTITION: Final = 3
-"""A producer, a consumer and an admin client."""
+CLIENTS_OF_PARTITION: Final = 2
+"""A producer and a consumer. The admin client of a take-over ends with it."""
 
 THREADS_OF_CLIENT: Final = 3
 THREADS_OF_PARTITION: Final = 2
