@@ -163,7 +163,10 @@ WITHOUT_HTTP = {
     "for_command",
     "start",
     "table",
+    "history",
+    "routers",
     "rejected_codes",
+    "rejected_counts",
     "replace_policy",
     "replace_schedules",
 }
