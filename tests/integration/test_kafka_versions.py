@@ -16,7 +16,7 @@ from tests.support.kafka_versions import older
 from tests.support.paths import ROOT
 
 CLOSING: Final = (
-    "sent 18, released once 11, rejected 2, duplicated 0, early 0, lost 0, cancelled 1, replaced 1, moved 1, answered 2"
+    "sent 24, released once 17, rejected 2, duplicated 0, early 0, lost 0, cancelled 1, replaced 1, moved 1, answered 2"
 )
 TIMEOUT_S: Final = 300
 

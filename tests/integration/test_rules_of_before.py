@@ -7,6 +7,7 @@ from confluent_kafka import Producer
 
 from index.pending.progress import Position, Progress
 from index.rules.rule_history import RuleHistory
+from index.rules.rules import RULES_VERSION
 from sidecar.config.model import load
 from sidecar.kafka.client.admin import connect, topic_id
 from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
@@ -56,4 +57,4 @@ def test_what_rules_of_version_2_have_decided_stands(stage: Stage) -> None:
         assert header(rejected[to_other.encode()], "delay-error") == b"TARGET_NOT_ALLOWED"
         assert stage.records(named_alike) == []
         assert router.stop() == 0
-    assert state(stage, delay).history.in_force.version == 4
+    assert state(stage, delay).history.in_force.version == RULES_VERSION
