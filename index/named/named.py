@@ -106,14 +106,14 @@ class NamedSchedules:
         else:
             written = self._due_at(id_hash, control.if_due_ms, held, is_pending)
         written += self.transit.find(id_hash, offset)
-        live = {place for place in written if self._is_live(place.offset)}
+        live = {place for place in written if self.is_live(place.offset)}
         moved = self._moved.get(control.deliver_id, ())
         unwritten = [place for place in moved if control.if_due_ms in (None, place.due_ms)]
         pending = (*sorted(live, key=lambda place: place.offset), *unwritten)
         if not pending and control.if_due_ms is not None:
             # Any other schedule of its id shows that something has changed.
             others = filter(is_pending, self.names.latest(id_hash))
-            live_ones = (place for place in chain(held, others) if self._is_live(place.offset))
+            live_ones = (place for place in chain(held, others) if self.is_live(place.offset))
             pending = tuple(islice(chain(moved, live_ones), 1))
         asked_ms = self.names.asked_ms(pending)
         asked_ms |= {place.offset: place.due_ms - held[place] for place in pending if held.get(place)}
@@ -131,7 +131,7 @@ class NamedSchedules:
         stay where they are.
         """
         assert not self._receipts, "a query is read when nothing is owed"
-        live = tuple(place for place in behind if self._is_live(place.offset))
+        live = tuple(place for place in behind if self.is_live(place.offset))
         receipt = Receipt(offset, control, ControlOutcome.CANCELLED_WHERE, live, None, record, matched=matched)
         self._owe(receipt)
         self.queries.owe(Query(offset, parse_where(control.where), left))
@@ -166,11 +166,11 @@ class NamedSchedules:
 
     def is_live(self, offset: int) -> bool:
         """Return whether no control has named the record at this offset."""
-        return self._is_live(offset)
+        return offset not in self._doomed and offset not in self.mask
 
     def is_cancelled(self, offset: int) -> bool:
         """Return whether a control has cancelled the record that is read at this offset, while it was in transit."""
-        return offset < self.transit.reaches and not self._is_live(offset)
+        return offset < self.transit.reaches and not self.is_live(offset)
 
     def sweep(self, is_pending: Callable[[Position], bool]) -> None:
         """Remove places that have left, when it is time to; doomed places stay, because they may be spared."""
@@ -251,6 +251,3 @@ class NamedSchedules:
         assert len(cancelled) == len(set(cancelled)), "a schedule is in two receipts"
         assert BitMap64(cancelled) == self._doomed
         assert not any(offset in self.mask for receipt in self._receipts for offset in receipt.masks)
-
-    def _is_live(self, offset: int) -> bool:
-        return offset not in self._doomed and offset not in self.mask

@@ -82,7 +82,7 @@ class Receipt(NamedTuple):
 
     @property
     def cancels(self) -> int:
-        """How many schedules it cancels; an estimate where no exact number is known."""
+        """The number of schedules that it cancels; an estimate where no exact number is known."""
         if self.matched is None:
             return len(self.cancelled)
         return self.matched.exact if self.matched.exact is not None else self.matched.estimated or 0

@@ -91,6 +91,9 @@ OURS: Final = PROVENANCE | {DELAY_ERROR, DELAY_ERROR_MESSAGE, DELAY_REDRIVEN}
 MAX_NAME_CHARS: Final = 256
 """Most characters of an alias; longer names that producers choose are not remembered."""
 
+MAX_TOPIC_CHARS: Final = 249
+"""Kafka's own limit: a log directory is ``<topic>-<partition>`` plus a suffix, in at most 255 bytes."""
+
 MAX_REMEMBERED: Final = 4096
 """Most names remembered at once; they take at most 1 MiB."""
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from index.protocol.headers import MAX_NAME_CHARS, Alias, HeaderRole, Headers
+from index.protocol.headers import MAX_NAME_CHARS, MAX_TOPIC_CHARS, Alias, HeaderRole, Headers
 from index.protocol.readers import MAX_ID_BYTES, UnitSuspectedError, is_certain, reader
 from index.protocol.record import Record
 from index.protocol.schedule import AT_ONCE, Schedule
@@ -27,9 +27,6 @@ from index.protocol.times import INT64_MAX
 
 MAX_WHERE_BYTES: Final = 4_096
 """Longest predicate: the state keeps it, and each record that leaves is compared with it."""
-
-MAX_TARGET_CHARS: Final = 249
-"""Longest name of a topic."""
 
 TARGET: Final = "target"
 DUE_FROM: Final = "due_from"
@@ -84,8 +81,12 @@ class CancelWhere(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no schedule can match, because the range holds no time."""
+        """True if no schedule can match, because the range holds no time."""
         return self.due_from_ms is not None and self.due_to_ms is not None and self.due_from_ms >= self.due_to_ms
+
+    @property
+    def _is_bounded(self) -> bool:
+        return self.due_from_ms is not None or self.due_to_ms is not None
 
     def takes_due(self, asked_ms: int) -> bool:
         """Return whether a schedule that is due then may match."""
@@ -102,13 +103,11 @@ class CancelWhere(NamedTuple):
 
     def is_decided_by(self, asked_ms: int) -> bool:
         """Return whether due time and id tell if a schedule matches; AT_ONCE stands for any due time."""
-        is_bounded = self.due_from_ms is not None or self.due_to_ms is not None
-        return not self.target and self.header is None and not (is_bounded and asked_ms == AT_ONCE)
+        return not self.target and self.header is None and not (self._is_bounded and asked_ms == AT_ONCE)
 
     def needs_record(self, schedule: Schedule) -> bool:
         """Return whether only the record tells if this schedule matches."""
-        is_bounded = self.due_from_ms is not None or self.due_to_ms is not None
-        return self.header is not None or (is_bounded and schedule.asked_ms == AT_ONCE)
+        return self.header is not None or (self._is_bounded and schedule.asked_ms == AT_ONCE)
 
     def matches(self, schedule: Schedule, record: Record | None) -> bool:
         """Return whether a schedule matches; ``record`` may only be None where ``needs_record`` says no."""
@@ -138,7 +137,7 @@ def parse_where(raw: bytes) -> CancelWhere:
         raise ValueError(f"no field is given, which would cancel everything; there are {', '.join(FIELDS)}")
     _refuse_unknown(given, FIELDS, "")
     found = CancelWhere(
-        *(_text(given, TARGET, MAX_TARGET_CHARS) or "", _instant(given, DUE_FROM), _instant(given, DUE_TO)),
+        *(_text(given, TARGET, MAX_TOPIC_CHARS) or "", _instant(given, DUE_FROM), _instant(given, DUE_TO)),
         id_prefix=_prefix(given),
         header=_header(given),
     )

@@ -22,11 +22,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from index.protocol.headers import MAX_TOPIC_CHARS
 from index.protocol.times import INT64_MAX
 from index.rules.spreading import MAX_SPREAD_MS
-
-MAX_TOPIC_CHARS: Final = 249
-"""Kafka's own limit: a log directory is ``<topic>-<partition>`` plus a suffix, in at most 255 bytes."""
 
 INTERNAL_PREFIX: Final = "__"
 

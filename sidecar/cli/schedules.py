@@ -1,5 +1,7 @@
 """The commands ``schedules``, ``cancel`` and ``move``: list pending schedules, cancel them, and change due times."""
 
+import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -70,16 +72,35 @@ def schedules_command(
 def _found(
     operations: Desk, wanted: "ScheduleFilter", begin: str, limit: int
 ) -> "tuple[list[ScheduleAnswer], str | None]":
-    """Read page after page up to the limit, since a page that finds little may end before it is full."""
+    """Return the schedules up to the limit, and the place where the next listing may begin."""
     found: list[ScheduleAnswer] = []
     next_from: str | None = begin
-    while next_from is not None and len(found) < limit:
-        page = operations.schedules(wanted, next_from, min(limit - len(found), AT_ONCE))
-        found += page.schedules
-        next_from = page.next_from
-        if next_from is not None and len(found) < limit:
-            click.echo(f"{len(found):,} found so far, looking on from {next_from}", err=True)
+    for some, behind in _pages(operations, wanted, begin, limit):
+        found += some
+        next_from = behind
     return sorted(found, key=lambda each: (each.due_ms, each.partition, each.offset)), next_from
+
+
+def _pages(
+    operations: Desk,
+    wanted: "ScheduleFilter",
+    begin: str = "",
+    limit: int = sys.maxsize,
+    partition: int | None = None,
+) -> Iterator[tuple[list["ScheduleAnswer"], str | None]]:
+    """Yield the schedules of page after page up to the limit, each with the begin of the next page.
+
+    A page that finds little may end before it is full.
+    """
+    found = 0
+    next_from: str | None = begin
+    while next_from is not None and found < limit:
+        page = operations.schedules(wanted, next_from, min(limit - found, AT_ONCE))
+        some = [each for each in page.schedules if partition in (None, each.partition)]
+        found, next_from = found + len(some), page.next_from
+        if next_from is not None and found < limit:
+            click.echo(f"{found:,} found so far, looking on from {next_from}", err=True)
+        yield some, next_from
 
 
 def _row(each: "ScheduleAnswer") -> tuple[str, ...]:
@@ -182,18 +203,10 @@ def _cancel_where(
 
 
 def _count(operations: Desk, topic: str, where: CancelWhere, partition: int | None) -> int:
-    """Count the pending schedules that match, page after page."""
+    """Count the pending schedules that match."""
     from sidecar.operations.finding.wanted import ScheduleFilter  # noqa: PLC0415 - the help needs no Kafka client
 
-    wanted, count = ScheduleFilter(topic, where=where), 0
-    next_from: str | None = ""
-    while next_from is not None:
-        page = operations.schedules(wanted, next_from, AT_ONCE)
-        count += sum(partition in (None, each.partition) for each in page.schedules)
-        next_from = page.next_from
-        if next_from is not None:
-            click.echo(f"{count:,} found so far, looking on from {next_from}", err=True)
-    return count
+    return sum(len(some) for some, _ in _pages(operations, ScheduleFilter(topic, where=where), partition=partition))
 
 
 @click.command(

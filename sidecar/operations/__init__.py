@@ -9,7 +9,7 @@ room           duty
 ``controls``   writes records and controls, and waits for the receipts of controls
 ``asking``     asks a router from a command by its admin API or its probes, and checks a cluster
 ``sizing``     computes how much a load takes of processes and brokers
-``watching``   keeps what the routers have told over the last hour, and measures this process
+``watching``   keeps the reports of the routers for an hour, and measures this process
 ``verifying``  checks everything that is stored of a delay topic
 =============  =====================================================================================
 

@@ -122,8 +122,7 @@ class _Telling:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rules = Rules.from_json(self.rules_json)
         for batch in batches:
-            rows = controls_among(batch.column("headers"), rules)
-            some = batch.take(pa.array(rows))
+            some = controls_in(batch, rules)
             timestamps_ms = milliseconds(some.column("timestamp")).tolist()
             told = map(partial(_tells, rules), header_pairs(some.column("headers")), timestamps_ms)
             columns = [
@@ -140,6 +139,11 @@ def _tells(rules: Rules, headers: Headers, timestamp_ms: int) -> bool | None:
     """Return true if a control replaces the record that it cancels; None if the control is rejected."""
     decision = rules.decide(headers, timestamp_ms)
     return None if isinstance(decision, Rejection) else schedule_of(decision) is not None
+
+
+def controls_in(batch: pa.RecordBatch, rules: Rules) -> pa.RecordBatch:
+    """Return the rows that are controls, unless they are rejected."""
+    return batch.take(pa.array(controls_among(batch.column("headers"), rules)))
 
 
 def controls_among(headers: pa.ListArray, rules: Rules) -> Any:

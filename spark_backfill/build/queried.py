@@ -17,7 +17,7 @@ from index.protocol.record import Record
 from index.protocol.schedule import Control, schedule_of
 from index.protocol.where import parse_where
 from index.rules.rules import Rules
-from spark_backfill.buckets.controls import controls_among
+from spark_backfill.buckets.controls import controls_in
 from spark_backfill.buckets.decisions import header_pairs, milliseconds
 
 QUERY_SCHEMA: Final = "partition int, offset bigint, where binary"
@@ -55,11 +55,9 @@ class _Asking:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rules = Rules.from_json(self.rules_json)
         for batch in batches:
-            rows = controls_among(batch.column("headers"), rules)
-            some = batch.take(pa.array(rows))
             asked = [
                 (partition, offset, decision.where)
-                for partition, offset, timestamp_ms, headers in _columns(some)
+                for partition, offset, timestamp_ms, headers in _columns(controls_in(batch, rules))
                 if isinstance(decision := rules.decide(headers, timestamp_ms), Control) and decision.where
             ]
             yield pa.RecordBatch.from_arrays(

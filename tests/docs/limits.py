@@ -3,6 +3,7 @@
 from typing import Final
 
 from index.buckets.bucket_rules import MOST_SEGMENTS
+from index.protocol.headers import MAX_TOPIC_CHARS
 from index.protocol.occurrences import COUNTED_AT_MOST
 from index.protocol.readers import MAX_HOPS, MAX_ID_BYTES
 from index.protocol.recurring import MAX_TEXT_BYTES
@@ -10,7 +11,6 @@ from index.protocol.times import INT64_MAX
 from index.rules.retrying import MAX_ATTEMPTS
 from index.rules.rules_stored import MIN_PERIOD_MS
 from index.rules.spreading import MAX_SPREAD_MS
-from index.rules.targets import MAX_TOPIC_CHARS
 from index.rules.unreadable import MAX_HEADERS
 from sidecar.app import EXIT_WITHIN_S
 from sidecar.config.units import MAX_DURATION_MS, format_duration, format_size

@@ -1,8 +1,9 @@
 """Records in memory for the auditor's join: sent, released and rejected ones."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
-from sidecar.dev.audit import AuditedRecord, AuditReport
+from sidecar.dev.audit import AuditedRecord, AuditReport, join
 from sidecar.dev.audit.record import Header, due_ms
 
 DELAY, TARGET, OTHER, REJECTED = "d", "t", "u", "d.rejected"
@@ -45,6 +46,18 @@ def refused(origin: AuditedRecord) -> AuditedRecord:
         ("delay-source", origin.place.encode()),
     ]
     return AuditedRecord(REJECTED, 0, 0, origin.key, origin.value, [*origin.headers, *added], SENT_MS)
+
+
+def audited(
+    origins: Sequence[AuditedRecord],
+    receipts: Sequence[AuditedRecord] = (),
+    *,
+    out: Sequence[AuditedRecord] = (),
+    no: Sequence[AuditedRecord] = (),
+    now_ms: int = NOW_MS,
+) -> AuditReport:
+    """Join records of the delay topic with their receipts and copies, and return the report."""
+    return join(origins, out, no, receipts, now_ms=now_ms, default_targets={DELAY: TARGET})
 
 
 def counts(report: AuditReport) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Counts the attempts of one partition, where its delay topic counts them (:mod:`index.rules.retrying`).
 
-The counts of the last whole minute are a rate, and say how it is now. The counts since the take-over also show what
-happens once an hour. The last exhausted records are remembered by their place, so that people can look them up.
+The counts of the last whole minute are a rate, and say how it is now. The counts since the take-over also show an
+event that comes once an hour. The places of the last exhausted records are remembered, so that people can look them up.
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""Serves one delay partition while its process has it: decides when to take over, and what to do after each error.
+"""Serves one delay partition while its process has it: decides when to take over, and how to go on after each error.
 
 An ownership is producer, index and open batch, which live and die together
 (:mod:`sidecar.engine.ownership.owned_partition`). After any error but a clean verdict of the broker about a record they

@@ -1,4 +1,4 @@
-"""Paths about the routers of the group: what each is, and what all have told over the last hour."""
+"""Paths about the routers of the group: each one by its last report, and the last hour of all together."""
 
 from fastapi import APIRouter
 from starlette.responses import Response

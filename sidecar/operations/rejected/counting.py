@@ -84,7 +84,8 @@ class Counts:
         if time.monotonic() > until_s:
             raise OutOfTimeError(f"{topic.rejected}: there is no time left to read it")
         with RejectedLog(self._config, self._admin, topic.rejected, until_s) as log:
-            there = log.committed()
+            if there is None:
+                there = log.committed()
             counted = _counted(log, there, topic)
         self._known[topic.name] = there, counted
         return counted

@@ -46,7 +46,7 @@ class Reports(Protocol):
         """Return the last report of each partition, however old it is."""
 
     def vitals(self) -> dict[str, Vitals]:
-        """Return what each router has last told of its process, by its name."""
+        """Return the last vitals that each router has reported, by its name."""
 
 
 Listener = Callable[[RouterReport, int, int], None]

@@ -247,7 +247,7 @@ class GroupReports:
                     yield Reported(status, part.report.instance, part.at_ms, part.offset)
 
     def vitals(self) -> dict[str, Vitals]:
-        """Return what each router has last told of its process, by its name."""
+        """Return the last vitals that each router has reported, by its name."""
         told = sorted(self._parts.values(), key=lambda each: each.offset)
         return {each.report.instance: each.report.vitals for each in told if each.report.vitals is not None}
 

@@ -1,4 +1,4 @@
-"""What the routers of a group have told over the last hour, and how their processes fare; kept in memory.
+"""The reports of the routers of a group over the last hour, and the state of their processes; kept in memory.
 
 Begin with :mod:`sidecar.operations.watching.history`.
 """

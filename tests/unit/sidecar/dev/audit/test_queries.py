@@ -1,13 +1,13 @@
 """Effects of controls that cancel by query in the join of the auditor: what matches in front of one stays."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pytest
 
-from sidecar.dev.audit import AuditedRecord, AuditReport, join
+from sidecar.dev.audit import AuditedRecord
 from sidecar.dev.audit.where import AuditedWhere
-from tests.support.audit_records import AFTER, DELAY, NOW_MS, SENT_MS, TARGET, counts, refused, released, sent
+from tests.support.audit_records import AFTER, DELAY, SENT_MS, audited, counts, refused, released, sent
 
 CUSTOMER = ("customer", b"7")
 HEADER = {"header": {"name": "customer", "value": "7"}}
@@ -25,17 +25,6 @@ def answer(
     said = {"action": "cancel-where", "outcome": outcome, "cancelled": cancelled, "due": None, "matched": matched}
     headers = [*query.headers, ("delay-source", query.place.encode())]
     return AuditedRecord(f"{DELAY}.receipts", 0, 0, key, json.dumps(said).encode(), headers, SENT_MS)
-
-
-def audited(
-    origins: Sequence[AuditedRecord],
-    receipts: Sequence[AuditedRecord] = (),
-    *,
-    out: Sequence[AuditedRecord] = (),
-    no: Sequence[AuditedRecord] = (),
-    now_ms: int = NOW_MS,
-) -> AuditReport:
-    return join(origins, out, no, receipts, now_ms=now_ms, default_targets={DELAY: TARGET})
 
 
 FIRST, OTHER, QUERY, BEHIND = sent(0, CUSTOMER, AFTER), sent(1, AFTER), asks(2, HEADER), sent(3, CUSTOMER, AFTER)

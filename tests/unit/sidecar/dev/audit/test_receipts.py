@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from sidecar.dev.audit import AuditedRecord, AuditReport, join
+from sidecar.dev.audit import AuditedRecord, AuditReport
 from sidecar.dev.audit.record import Header
 from tests.support.audit_records import (
     AFTER,
@@ -13,7 +13,7 @@ from tests.support.audit_records import (
     NOW_MS,
     OTHER,
     SENT_MS,
-    TARGET,
+    audited,
     counts,
     refused,
     released,
@@ -55,17 +55,6 @@ def receipt(
     kept = () if omitted and "headers" in omitted else control.headers
     headers = [*kept, ("delay-source", control.place.encode())]
     return AuditedRecord(f"{DELAY}.receipts", 0, 0, key, json.dumps(said).encode(), headers, SENT_MS)
-
-
-def audited(
-    origins: Sequence[AuditedRecord],
-    receipts: Sequence[AuditedRecord] = (),
-    *,
-    out: Sequence[AuditedRecord] = (),
-    no: Sequence[AuditedRecord] = (),
-    now_ms: int = NOW_MS,
-) -> AuditReport:
-    return join(origins, out, no, receipts, now_ms=now_ms, default_targets={DELAY: TARGET})
 
 
 def test_what_is_cancelled_is_not_lost_and_its_control_is_answered() -> None:
