@@ -82,11 +82,11 @@ test-wheel: venv ## Build the wheel, install it, and run the unit tests on what 
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
 test-kernel: venv ## The kernel beside Python on the same records, fuzzed, and under the sanitizers of the compiler
-	@$(PYTEST) $$($(BIN)/python -m tests.targets $@) tests/unit/sidecar/kernel tests/unit/spark_backfill/test_kernel.py \
+	@$(PYTEST) $(SIDE_BY_SIDE) $$($(BIN)/python -m tests.targets $@) tests/unit/sidecar/kernel tests/unit/spark_backfill/test_kernel.py \
 	  tests/unit/spark_backfill/buckets
 
 test-spark: venv ## Run only the tests of the Spark jobs
-	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
+	@$(PYTEST) $(SIDE_BY_SIDE) $$($(BIN)/python -m tests.targets $@)
 
 # Programs that pip does not install; CI=true makes a missing one an error instead of a skipped test.
 chart-tools: ## Build helm, helm-unittest and actionlint with Go, into ~/.cache/kafka-delay-router/tools
@@ -107,7 +107,7 @@ test-monitoring: venv ## A real Prometheus scrapes a real router and answers eve
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
 test-page: venv ## The page of a real router in a headless Chromium (a minute)
-	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
+	@$(PYTEST) $(SIDE_BY_SIDE) $$($(BIN)/python -m tests.targets $@)
 
 HELM = PATH="$(or $(TOOLS),$${XDG_CACHE_HOME:-$$HOME/.cache}/kafka-delay-router/tools)/bin:$$PATH" helm
 

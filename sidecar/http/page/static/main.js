@@ -29,7 +29,8 @@ const AGAIN_MS = 2_000;
 const at = (id) => document.getElementById(id);
 let caller = null;
 let answeredMs = 0;
-// The answer that the view shows.
+// What the page shows: the name of a view, the view, and the answer that it has loaded. The address may name the next
+// view already: the browser tells of a new address later than it has one.
 let shown = null;
 // Each showing of a view; an answer to an earlier one is thrown away.
 let turn = 0;
@@ -75,7 +76,7 @@ async function show() {
     answeredMs = Date.now();
     tell("trouble", refusal);
     at("main").classList.remove("outdated");
-    shown = data;
+    shown = { name, view, data };
     draw();
   } catch (error) {
     if (mine !== turn) return;
@@ -123,8 +124,9 @@ async function pulse() {
 const beat = () => pulse().finally(() => setTimeout(beat, PULSE_MS));
 
 function draw() {
-  const { name, view, asked } = addressed();
-  const fresh = view.render(shown, { mayChange: caller.role === "operate", seesPayload: caller.sees_payload }, asked);
+  const { name, view, data } = shown;
+  const { asked } = addressed();
+  const fresh = view.render(data, { mayChange: caller.role === "operate", seesPayload: caller.sees_payload }, asked);
   const main = at("main");
   const old = main.firstElementChild;
   fresh.id = `view-${name}`;
