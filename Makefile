@@ -46,7 +46,8 @@ test: venv ## The core, the simulation and each promise on a real broker (7 minu
 	@$(BIN)/python -m tests.support.kafka_or_exit
 	@$(PYTEST) $(SIDE_BY_SIDE) $$($(BIN)/python -m tests.targets $@)
 
-test-rest: test-docs test-kernel test-wheel test-broker test-upgrade test-page test-helm test-monitoring test-image model test-spark ## All other tests (three quarters of an hour)
+# In this order for two jobs: one runs test-broker, whose tests mostly wait, the other one the rest.
+test-rest: test-docs test-broker test-kernel test-wheel test-upgrade test-page test-helm test-monitoring test-image model test-spark ## All other tests (an hour; with -j2 --output-sync=target 40 minutes)
 
 test-all: test test-rest ## All tests
 
@@ -82,11 +83,11 @@ test-wheel: venv ## Build the wheel, install it, and run the unit tests on what 
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
 test-kernel: venv ## The kernel beside Python on the same records, fuzzed, and under the sanitizers of the compiler
-	@$(PYTEST) $(SIDE_BY_SIDE) $$($(BIN)/python -m tests.targets $@) tests/unit/sidecar/kernel tests/unit/spark_backfill/test_kernel.py \
+	@$(PYTEST) $$($(BIN)/python -m tests.targets $@) tests/unit/sidecar/kernel tests/unit/spark_backfill/test_kernel.py \
 	  tests/unit/spark_backfill/buckets
 
 test-spark: venv ## Run only the tests of the Spark jobs
-	@$(PYTEST) $(SIDE_BY_SIDE) $$($(BIN)/python -m tests.targets $@)
+	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
 # Programs that pip does not install; CI=true makes a missing one an error instead of a skipped test.
 chart-tools: ## Build helm, helm-unittest and actionlint with Go, into ~/.cache/kafka-delay-router/tools
@@ -107,7 +108,7 @@ test-monitoring: venv ## A real Prometheus scrapes a real router and answers eve
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
 test-page: venv ## The page of a real router in a headless Chromium (a minute)
-	@$(PYTEST) $(SIDE_BY_SIDE) $$($(BIN)/python -m tests.targets $@)
+	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
 HELM = PATH="$(or $(TOOLS),$${XDG_CACHE_HOME:-$$HOME/.cache}/kafka-delay-router/tools)/bin:$$PATH" helm
 
