@@ -1,18 +1,17 @@
 """The commands ``schedules``, ``cancel`` and ``move``: list pending schedules, cancel them, and change due times."""
 
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from index.protocol.where import CancelWhere, parse_where
+from index.protocol.where import parse_where
 from sidecar.cli.options import Command, Instant, examples, json_option
 from sidecar.cli.output import print_json, print_table, shown_time
 from sidecar.cli.side import Desk, SideOptions, side_options, topic_argument
 
 if TYPE_CHECKING:
-    from sidecar.operations.controls.orders import ReceiptAnswer
+    from sidecar.operations.controls.orders import QueryOrder, ReceiptAnswer
     from sidecar.operations.finding.wanted import ScheduleFilter
     from sidecar.operations.status.answers import ScheduleAnswer
 
@@ -82,11 +81,7 @@ def _found(
 
 
 def _pages(
-    operations: Desk,
-    wanted: "ScheduleFilter",
-    begin: str = "",
-    limit: int = sys.maxsize,
-    partition: int | None = None,
+    operations: Desk, wanted: "ScheduleFilter", begin: str, limit: int
 ) -> Iterator[tuple[list["ScheduleAnswer"], str | None]]:
     """Yield the schedules of page after page up to the limit, each with the begin of the next page.
 
@@ -96,11 +91,10 @@ def _pages(
     next_from: str | None = begin
     while next_from is not None and found < limit:
         page = operations.schedules(wanted, next_from, min(limit - found, AT_ONCE))
-        some = [each for each in page.schedules if partition in (None, each.partition)]
-        found, next_from = found + len(some), page.next_from
+        found, next_from = found + len(page.schedules), page.next_from
         if next_from is not None and found < limit:
             click.echo(f"{found:,} found so far, looking on from {next_from}", err=True)
-        yield some, next_from
+        yield list(page.schedules), next_from
 
 
 def _row(each: "ScheduleAnswer") -> tuple[str, ...]:
@@ -138,7 +132,7 @@ def _control_options(command: Command) -> Command:
 @click.argument("deliver_id", metavar="[ID]", required=False)
 @_control_options
 @click.option("--where", default="", metavar="JSON", help="In place of ID: cancel all that match.")
-@click.option("--dry-run", is_flag=True, help="Count those that match --where; not for --api.")
+@click.option("--dry-run", is_flag=True, help="Count those that match --where; cancel nothing.")
 @side_options
 def cancel_command(
     topic: str,
@@ -183,15 +177,14 @@ def _cancel_where(
         where = parse_where(raw.encode())
     except ValueError as error:
         raise click.UsageError(f"--where: {error}") from None
-    if chosen.is_api and dry_run:
-        raise click.UsageError("--dry-run is not for --api: it needs a connection to Kafka")
+    order = QueryOrder(where, partition)
     told: dict[str, int | None]
     with chosen as operations:
         if dry_run:
-            counted = _count(operations, topic, where, partition)
+            counted = _count(operations, topic, order)
             done, told = f"{counted:,} schedules match; nothing was cancelled", {"matching": counted}
         else:
-            matched = operations.cancel_where(topic, QueryOrder(where, partition), wait_s)
+            matched = operations.cancel_where(topic, order, wait_s)
             number = f"{matched.exact:,}" if matched.exact is not None else f"about {matched.estimated or 0:,}"
             done, told = f"{number} schedules cancelled", {"matched": matched.exact}
             if matched.exact is None:
@@ -202,11 +195,16 @@ def _cancel_where(
         click.echo(done)
 
 
-def _count(operations: Desk, topic: str, where: CancelWhere, partition: int | None) -> int:
-    """Count the pending schedules that match."""
-    from sidecar.operations.finding.wanted import ScheduleFilter  # noqa: PLC0415 - the help needs no Kafka client
-
-    return sum(len(some) for some, _ in _pages(operations, ScheduleFilter(topic, where=where), partition=partition))
+def _count(operations: Desk, topic: str, order: "QueryOrder") -> int:
+    """Count the pending schedules that match, in as many calls as it takes."""
+    counted, begin = 0, ""
+    while True:
+        told = operations.matching(topic, order, begin)
+        counted += told.matching
+        if told.next_from is None:
+            return counted
+        begin = told.next_from
+        click.echo(f"{counted:,} found so far, looking on from {begin}", err=True)
 
 
 @click.command(

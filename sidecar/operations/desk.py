@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
+from functools import partial
 from typing import Any, Final, Self
 
 from confluent_kafka.admin import AdminClient
@@ -35,7 +36,16 @@ from sidecar.operations.rejected.counting import Counted, Counts
 from sidecar.operations.rejected.listing import Position
 from sidecar.operations.rejected.redriving import Progress, Redrive
 from sidecar.operations.rejected.selection import RejectedSelection
-from sidecar.operations.status.answers import IdAnswer, LookupAnswer, PendingAnswer, SchedulesAnswer, StatusAnswer
+from sidecar.operations.schedules import counted, schedules_answer
+from sidecar.operations.status.answers import (
+    AttemptsAnswer,
+    IdAnswer,
+    LookupAnswer,
+    MatchingAnswer,
+    PendingAnswer,
+    SchedulesAnswer,
+    StatusAnswer,
+)
 from sidecar.operations.status.inquiries import GroupInquiries, Statuses
 from sidecar.operations.status.report_reader import Reports, ReportsOnDemand
 from sidecar.operations.watching.history import History, HistoryAnswer
@@ -168,7 +178,19 @@ class Operations:
 
         Each recurring one has its next ``upcoming`` due times.
         """
-        return self._group.schedules(wanted, begin, most, upcoming)
+        return schedules_answer(wanted.topic, self._group.schedules(wanted, begin, most), upcoming)
+
+    def matching(self, topic: str, order: QueryOrder, begin: str = "") -> MatchingAnswer:
+        """Count the schedules that an order would cancel, from a place on; a call counts for some seconds."""
+        if order.where.is_empty:
+            return MatchingAnswer(topic=topic, matching=0)
+        wanted = ScheduleFilter(topic, where=order.where)
+        page = partial(self._group.schedules, wanted, partition=order.partition)
+        return counted(page, begin).as_matching(topic)
+
+    def attempts(self, topic: str, most: int) -> AttemptsAnswer:
+        """Count at most so many pending records by the attempt that they wait for; it takes some seconds at most."""
+        return counted(partial(self._group.schedules, ScheduleFilter(topic)), most=most).as_attempts(topic)
 
     def cancel_or_move(self, topic: str, order: ControlOrder, wait_s: float = WAIT_S) -> ReceiptAnswer:
         """Cancel or move pending schedules as :func:`sidecar.operations.controls.ordering.carry_out` does."""

@@ -15,6 +15,7 @@ from sidecar.operations.finding.wanted import ScheduleFilter
 from sidecar.operations.status.answers import (
     AttemptAnswer,
     AttemptGroupAnswer,
+    AttemptsAnswer,
     DueRange,
     ExhaustedAnswer,
     Fate,
@@ -84,6 +85,10 @@ class Group(FakeOperations):
             next_week=tuple(900 + 5_000 * (8 <= hour % 24 < 20) + 17 * (hour % 31) for hour in range(168)),
             by_target=targets,
         )
+
+    def attempts(self, topic: str, most: int) -> AttemptsAnswer:
+        by_attempt = {"1": 3_480, "2": 1_020, "3": 340, "4-7": 141, "8+": 19}
+        return AttemptsAnswer(topic=topic, records=5_000, by_attempt=by_attempt, exhausted=0, is_whole=False)
 
     def history(self, topic: str = "") -> HistoryAnswer:
         first_ms = _now_ms() // MINUTE_MS * MINUTE_MS - MINUTES * MINUTE_MS

@@ -13,8 +13,8 @@ from index.protocol.recurring import Occurrence, Recurrence
 from sidecar.config.model import Config
 from sidecar.http.api.server import AdminApi
 from sidecar.operations.finding.wanted import Pending, ScheduleFilter, SchedulePage
+from sidecar.operations.schedules import schedules_answer
 from sidecar.operations.status.answers import PartitionAnswer, SchedulesAnswer, StatusAnswer, TopicAnswer
-from sidecar.operations.status.inquiries import schedules_answer
 from tests.page.browser import Browser, browser
 from tests.support.admin_api import OPERATE, FakeOperations
 

@@ -51,6 +51,7 @@ class World(NamedTuple):
         )
         return bool(answer.json()["paused"])
 
+
 LEAVE_AT_THE_ANSWER: Final = """
 const [asks, reads] = [window.fetch, Response.prototype.json];
 let open = 0;

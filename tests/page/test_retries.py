@@ -22,13 +22,14 @@ def test_how_many_records_are_in_which_attempt(window: Browser) -> None:
     window.wait(".tile.bad", "Exhausted a minute\n1")
     rows = [" ".join(each.text.split()) for each in window.all("section:first-of-type tbody tr")]
     assert rows == [
-        "1 900 ms to 1 s 112 48,211",
-        "2 1.8 s to 2 s 20 9,240",
-        "3 3.6 s to 4 s 7 3,105",
-        "4-7 7.2 s to 1 m 4 s 9 4,077",
-        "8+ 1 m 55 s to 2 m 8 s 2 806",
-        "none left at once, to payments.dlq 1 391",
+        "1 900 ms to 1 s 3,480 112 48,211",
+        "2 1.8 s to 2 s 1,020 20 9,240",
+        "3 3.6 s to 4 s 340 7 3,105",
+        "4-7 7.2 s to 1 m 4 s 141 9 4,077",
+        "8+ 1 m 55 s to 2 m 8 s 19 2 806",
+        "none left at once, to payments.dlq 0 1 391",
     ]
+    window.wait("main p", "Waiting: of the first 5,000 that are stored. More are pending")
     window.wait("main p", "no router reports it: partition 1")
     (current,) = window.all("nav a[aria-current]")
     assert current.text == "Topics"

@@ -39,11 +39,13 @@ from sidecar.operations.rejected.records import RecordPosition, RejectedRecord
 from sidecar.operations.rejected.redriving import Progress, Redrive, RedriveReport
 from sidecar.operations.rejected.selection import RejectedSelection
 from sidecar.operations.status.answers import (
+    AttemptsAnswer,
     DueRange,
     Fate,
     IdAnswer,
     IdTrace,
     LookupAnswer,
+    MatchingAnswer,
     PartitionAnswer,
     PendingAnswer,
     ScheduleAnswer,
@@ -134,6 +136,7 @@ class FakeOperations(Operations):
         self.before: Callable[[], None] = lambda: None
         self.wanted: ScheduleFilter | None = None
         self.controls: list[tuple[str, ControlOrder | QueryOrder]] = []
+        self.dry_runs: list[tuple[str, QueryOrder, str]] = []
         self.rejections: list[RejectedRecord] = []
         self.redriven: set[int] = set()
         self.redrives: list[Redrive] = []
@@ -217,6 +220,19 @@ class FakeOperations(Operations):
         last = first + len(found)
         next_from = f"0/log/{last}" if last < SCHEDULES else None
         return SchedulesAnswer(topic=wanted.topic, schedules=tuple(found), next_from=next_from)
+
+    def matching(self, topic: str, order: QueryOrder, begin: str = "") -> MatchingAnswer:
+        """Count 1,207 schedules, of which the second call counts 207."""
+        self.before()
+        self.dry_runs.append((topic, order, begin))
+        first = ScheduleAnswer(partition=1, offset=5, due_ms=1_900_000_000_000, targets=("out", "audit"), id="order-7")
+        if begin:
+            return MatchingAnswer(topic=topic, matching=207)
+        return MatchingAnswer(topic=topic, matching=1_000, first=(first,), next_from="1/log/7")
+
+    def attempts(self, topic: str, most: int) -> AttemptsAnswer:
+        self.before()
+        return AttemptsAnswer(topic=topic, records=most, by_attempt={"1": 2, "4-7": 1}, exhausted=1, is_whole=most > 9)
 
     def cancel_or_move(self, topic: str, order: ControlOrder, wait_s: float = WAIT_S) -> ReceiptAnswer:
         self.controls.append((topic, order))

@@ -153,7 +153,7 @@ _INNER: dict[str, frozenset[str]] = {
     # The operator's desk, and the ways to it.
     "operations.finding": _KAFKA | {"config"},
     "operations.controls": _KAFKA | {"config"},
-    "operations.status": _KAFKA | {"operations.finding", "engine.ownership", "policies", "zones", "config"},
+    "operations.status": _KAFKA | {"operations.finding", "engine.ownership", "policies", "config"},
     "operations.watching": frozenset({"operations.status", "engine.ownership"}),
     "operations.rejected": _KAFKA | {"engine.release", "config"},
     "operations.verifying": _KAFKA | {"cluster.topics", "config"},
@@ -162,7 +162,7 @@ _INNER: dict[str, frozenset[str]] = {
     | {"operations.controls", "operations.sizing"}
     | {"policies", "cluster.topics", "kafka.client", "config"},
     "operations": frozenset({"operations.controls", "operations.rejected", "operations.finding", "operations.status"})
-    | {"operations.watching", "policies", "cluster.topics", "kafka.client", "kafka.writing", "config"},
+    | {"operations.watching", "policies", "cluster.topics", "kafka.client", "kafka.writing", "zones", "config"},
     "http": frozenset({"config"}),
     "http.page": frozenset({"http"}),
     "http.api": frozenset({"operations", "operations.controls", "operations.rejected", "operations.finding"})

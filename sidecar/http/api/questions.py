@@ -1,12 +1,25 @@
 """Paths of questions: status, pending records, look-ups, the caller itself, and the silence of the brokers."""
 
-from fastapi import APIRouter, Request
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from sidecar.http.api import bodies
 from sidecar.http.api.backend import Backend
 from sidecar.http.api.shapes import BrokersAnswer, CallerAnswer, Id, Offset, Partition, TopicName
-from sidecar.operations.status.answers import IdAnswer, LookupAnswer, PendingAnswer, StatusAnswer, TopicAnswer
+from sidecar.operations.status.answers import (
+    AttemptsAnswer,
+    IdAnswer,
+    LookupAnswer,
+    PendingAnswer,
+    StatusAnswer,
+    TopicAnswer,
+)
+
+MOST_COUNTED: Final = 50_000
+
+_MostCounted = Annotated[int, Query(ge=1, le=MOST_COUNTED, description="Records to count at most")]
 
 
 def routes(backend: Backend) -> APIRouter:
@@ -51,6 +64,12 @@ def routes(backend: Backend) -> APIRouter:
         """Count the pending records, by due time and by target."""
         backend.require_topic(topic)
         return bodies.whole(await backend.ask(operations.pending, topic))
+
+    @router.get("/topics/{topic}/attempts", response_model=AttemptsAnswer)
+    async def get_attempts(topic: TopicName, limit: _MostCounted = 5_000) -> Response:
+        """Count the pending records by the attempt that they wait for, up to a limit."""
+        backend.require_topic(topic)
+        return bodies.whole(await backend.ask(operations.attempts, topic, limit))
 
     @router.get("/topics/{topic}/partitions/{partition}/records/{offset}", response_model=LookupAnswer)
     async def get_record(topic: TopicName, partition: Partition, offset: Offset) -> Response:

@@ -18,7 +18,7 @@ from sidecar.http.api.shapes import JSON_ONLY, DueMs, DueMsText, Id, Millisecond
 from sidecar.http.problems import Refusal
 from sidecar.operations.controls.orders import ControlOrder, QueryOrder, ReceiptAnswer
 from sidecar.operations.finding.wanted import PLACE, ScheduleFilter
-from sidecar.operations.status.answers import Answer, SchedulesAnswer
+from sidecar.operations.status.answers import Answer, MatchingAnswer, SchedulesAnswer
 
 MOST_LISTED: Final = 500
 MOST_PARTITIONS: Final = 1_000_000
@@ -157,13 +157,16 @@ def routes(backend: Backend) -> APIRouter:
     async def cancel_matching_schedules(topic: TopicName, body: QueryCancellation) -> Response:
         """Cancel all pending schedules that match, and answer once that is certain, also when there is none."""
         backend.require_topic(topic)
-        where = body.predicate
-        if where == CancelWhere():
-            raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "no field is given, which would cancel everything")
-        told = Matched(0)
-        if not where.is_empty:
-            told = await backend.cancel(operations.cancel_where, topic, QueryOrder(where, body.partition), WAIT_S)
+        order, told = _order(body), Matched(0)
+        if not order.where.is_empty:
+            told = await backend.cancel(operations.cancel_where, topic, order, WAIT_S)
         return bodies.whole(QueryCancelledAnswer(topic=topic, matched=told.exact, estimated=told.estimated))
+
+    @router.post("/topics/{topic}/cancellations/dry-run", response_model=MatchingAnswer, dependencies=JSON_ONLY)
+    async def count_matching_schedules(topic: TopicName, body: QueryCancellation, begin: _Begin = None) -> Response:
+        """Count the schedules that the same cancellation would cancel; where there are many, in several calls."""
+        backend.require_topic(topic)
+        return bodies.whole(await backend.ask(operations.matching, topic, _order(body), begin or ""))
 
     # An id may hold a slash.
     @router.delete("/topics/{topic}/schedules/{id:path}", response_model=CancelledAnswer)
@@ -232,6 +235,14 @@ def _wanted(
         None if key is None else key.encode(),
         recurring == "true",
     )
+
+
+def _order(body: QueryCancellation) -> QueryOrder:
+    """Return the order in a body; raise a Refusal for one without a field."""
+    where = body.predicate
+    if where == CancelWhere():
+        raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "no field is given, which would cancel everything")
+    return QueryOrder(where, body.partition)
 
 
 def _schedules(told: ReceiptAnswer) -> tuple[CancelledSchedule, ...]:

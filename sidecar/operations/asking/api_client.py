@@ -29,6 +29,7 @@ from sidecar.operations.status.answers import (
     Answer,
     IdAnswer,
     LookupAnswer,
+    MatchingAnswer,
     PendingAnswer,
     SchedulesAnswer,
     StatusAnswer,
@@ -146,6 +147,11 @@ class ApiClient:
         found = self._object("PATCH", path, "moved", "due_ms", body={"due_ms": from_ms + int(value)})
         return ReceiptAnswer(ControlOutcome.MOVED, _schedules(found["moved"]), found["due_ms"])
 
+    def matching(self, topic: str, order: QueryOrder, begin: str = "") -> MatchingAnswer:
+        """Answer ``Operations.matching``."""
+        path = _with_query(f"/topics/{_quoted(topic)}/cancellations/dry-run", {"from": begin or None})
+        return self._ask(MatchingAnswer, path, "POST", _predicate(order))
+
     def cancel_where(
         self,
         topic: str,
@@ -153,17 +159,8 @@ class ApiClient:
         wait_s: float = WAIT_S,  # noqa: ARG002 - as above
     ) -> Matched:
         """Answer ``Operations.cancel_where``."""
-        where, header = order.where, order.where.header
-        asked: dict[str, object] = {
-            "target": where.target or None,
-            "due_from_ms": where.due_from_ms,
-            "due_to_ms": where.due_to_ms,
-            "id_prefix": None if where.id_prefix is None else where.id_prefix.decode(),
-            "header": None if header is None else {"name": header.name, "value": header.value.decode()},
-            "partition": order.partition,
-        }
-        body = {name: value for name, value in asked.items() if value is not None}
-        found = self._object("POST", f"/topics/{_quoted(topic)}/cancellations", "matched", "estimated", body=body)
+        path = f"/topics/{_quoted(topic)}/cancellations"
+        found = self._object("POST", path, "matched", "estimated", body=_predicate(order))
         return Matched(found["matched"], found["estimated"])
 
     def write_record(self, topic: str, record: NewRecord) -> Written:
@@ -238,9 +235,9 @@ class ApiClient:
     def close(self) -> None:
         """Do nothing: each request has a connection of its own."""
 
-    def _ask(self, shape: type[A], path: str) -> A:
+    def _ask(self, shape: type[A], path: str, method: str = "GET", body: object = None) -> A:
         try:
-            return shape.model_validate(self._request("GET", path))
+            return shape.model_validate(self._request(method, path, body))
         except ValidationError:
             raise self._of_another_version() from None
 
@@ -294,6 +291,20 @@ def _with_query(path: str, asked: Mapping[str, object]) -> str:
     """Return the path with the parameters that are not None."""
     given = urlencode({key: value for key, value in asked.items() if value is not None})
     return f"{path}?{given}" if given else path
+
+
+def _predicate(order: QueryOrder) -> dict[str, object]:
+    """Return a query as the API takes it."""
+    where, header = order.where, order.where.header
+    asked: dict[str, object] = {
+        "target": where.target or None,
+        "due_from_ms": where.due_from_ms,
+        "due_to_ms": where.due_to_ms,
+        "id_prefix": None if where.id_prefix is None else where.id_prefix.decode(),
+        "header": None if header is None else {"name": header.name, "value": header.value.decode()},
+        "partition": order.partition,
+    }
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 def _content(raw: bytes | None) -> str | dict[str, str] | None:

@@ -293,6 +293,5 @@ class Walk:
             return
         recurrence = None if series is None else recurrence_of(record.headers)
         assert not isinstance(recurrence, Rejection), "a series has headers that can be read"
-        attempt = None if schedule.attempt is None else schedule.attempt.number
-        place = self.partition, offset
-        self.found.append(Pending(told.due_ms, *place, targets, deliver_id, series, record.key, attempt, recurrence))
+        named = targets, deliver_id, series, record.key
+        self.found.append(Pending(told.due_ms, self.partition, offset, *named, schedule.attempt, recurrence))

@@ -8,7 +8,7 @@ from index.errors import ConfigError
 from index.pending.progress import BEFORE_ALL, Position
 from index.protocol.record import Record
 from index.protocol.recurring import Recurrence
-from index.protocol.schedule import AT_ONCE, Schedule
+from index.protocol.schedule import AT_ONCE, Attempted, Schedule
 from index.protocol.where import CancelWhere
 
 PLACE: Final = re.compile(r"[0-9]{1,9}/(?:held|log)/[0-9]{1,18}(?:/[0-9]{1,18}(?:/-1/-1|/[0-9]{1,18}/[0-9]{1,18}))?")
@@ -62,8 +62,8 @@ class Pending(NamedTuple):
     """One pending schedule, without value and headers apart from its id.
 
     ``due_ms`` is the timestamp of the record where a schedule named no time. An occurrence of a recurring schedule has
-    in ``series`` the offset of the schedule's first record, and in ``recurrence`` how it recurs. ``attempt`` is its
-    number, where attempts are counted.
+    in ``series`` the offset of the schedule's first record, and in ``recurrence`` how it recurs. ``attempt`` is there
+    where attempts are counted.
     """
 
     due_ms: int
@@ -73,7 +73,7 @@ class Pending(NamedTuple):
     deliver_id: bytes | None
     series: int | None
     key: bytes | None
-    attempt: int | None = None
+    attempt: Attempted | None = None
     recurrence: Recurrence | None = None
 
 

@@ -243,3 +243,24 @@ class SchedulesAnswer(Answer):
     next_from: str | None = Field(
         None, description="Beginning of the next page; null: there is none. A page may be short, or empty, before that"
     )
+
+
+class MatchingAnswer(Answer):
+    """The number of pending schedules that match a query, as far as they were counted."""
+
+    topic: str
+    matching: int
+    first: tuple[ScheduleAnswer, ...] = Field((), description="The first of them that are due, five at most")
+    next_from: str | None = Field(
+        None, description="Place from which the next call counts those that are left; null: all are counted"
+    )
+
+
+class AttemptsAnswer(Answer):
+    """The number of pending records that wait for each attempt, as far as they were counted."""
+
+    topic: str
+    records: int = Field(description="Records that were counted, also those whose attempts are not")
+    by_attempt: dict[str, int] = Field(description="By the number of the attempt: 1, 2, 3, 4-7 or 8+; left out: 0")
+    exhausted: int = Field(description="Those without an attempt left, which are for the dead-letter topic")
+    is_whole: bool = Field(description="False: more records are pending, which were not counted")

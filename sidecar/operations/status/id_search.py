@@ -72,7 +72,7 @@ class IdSearch:
             page = self._finder.page(topic, partitions, wanted, begin, MOST_TRACES)
             for each in page.schedules:
                 place = f"{topic.name}/{each.partition}/{each.offset}"
-                attempt = "" if each.attempt is None else f", attempt {each.attempt}"
+                attempt = "" if each.attempt is None else f", attempt {each.attempt.number}"
                 why = f"to {', '.join(each.targets)}{attempt}"
                 yield IdTrace(fate=Fate.PENDING, place=place, at_ms=each.due_ms, why=why, source=place)
             if page.next_from is None:

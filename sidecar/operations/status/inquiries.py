@@ -25,10 +25,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from index.buckets.target_counts import MOST_TARGETS
 from index.errors import ConfigError
 from index.partition.survey import BOUNDS_MS, HOUR_MS, MINUTE_MS, each_step
-from index.protocol import occurrences
-from index.protocol.recurring import Recurrence
 from index.protocol.schedule import ATTEMPT_LABELS, Attempted
-from index.protocol.times import INT64_MAX
 from index.rules.retrying import Retry, ladder
 from sidecar import clock
 from sidecar.config.model import Config
@@ -49,10 +46,7 @@ from sidecar.operations.status.answers import (
     LookupAnswer,
     PartitionAnswer,
     PendingAnswer,
-    RecurrenceAnswer,
     RetriesAnswer,
-    ScheduleAnswer,
-    SchedulesAnswer,
     StatusAnswer,
     TopicAnswer,
 )
@@ -61,7 +55,6 @@ from sidecar.operations.status.lookup import Lookup
 from sidecar.operations.status.report_reader import Reports
 from sidecar.operations.status.reports import Reported, Vitals, best, targets_of
 from sidecar.policies.table import Policies, effective
-from sidecar.zones import zone_of
 
 PARTITIONS_FOR_S: Final = 10.0
 """Time for which a partition count is cached: it seldom changes, and the request is the slowest part of an answer."""
@@ -161,12 +154,17 @@ class GroupInquiries:
         configured = self._config.require_delay_topic(topic)
         return self._ids.of(configured, self._partition_counts([topic])[topic], deliver_id)
 
-    def schedules(self, wanted: ScheduleFilter, begin: str, most: int, upcoming: int = 0) -> SchedulesAnswer:
-        """Return a page of pending schedules, from the end of the page before."""
+    def schedules(self, wanted: ScheduleFilter, begin: str, most: int, partition: int | None = None) -> SchedulePage:
+        """Return a page of pending schedules of one partition, or of all, from the end of the page before."""
         configured = self._config.require_delay_topic(wanted.topic)
-        place = finding.PagePlace.parse(begin) if begin else finding.PagePlace(0)
         count = self._partition_counts([configured.name])[configured.name]
-        return schedules_answer(wanted.topic, self._finder.page(configured, count, wanted, place, most), upcoming)
+        first, end = (0, count) if partition is None else (partition, partition + 1)
+        if partition is not None and end > count:
+            raise ConfigError(f"{wanted.topic} has no partition {partition}: it has {count}, from 0 on")
+        place = finding.PagePlace.parse(begin) if begin else finding.PagePlace(first)
+        if partition is not None and place.partition != partition:
+            raise ConfigError(f"{begin} is no place in partition {partition} of {wanted.topic}")
+        return self._finder.page(configured, end, wanted, place, most)
 
     def routers(self) -> tuple[list[Reported], dict[str, str], dict[str, Vitals]]:
         """Return the partitions as their routers report them, and the kernel and the vitals of each router."""
@@ -324,50 +322,6 @@ def last_answer(reported: Reported, log_end: int | None, now: int) -> PartitionA
     return partition_answer(reported, now).model_copy(
         update={"state": UNSERVED, "why": why, "instance": "", "lag": lag, "held": 0}
     )
-
-
-def schedules_answer(topic: str, page: SchedulePage, upcoming: int = 0) -> SchedulesAnswer:
-    """Return a page of schedules as an answer, with so many due times of each recurring one."""
-    found = [
-        ScheduleAnswer(
-            partition=each.partition,
-            offset=each.offset,
-            due_ms=each.due_ms,
-            targets=each.targets,
-            id=_text(each.deliver_id),
-            key=_text(each.key),
-            series=None if each.series is None else f"{topic}/{each.partition}/{each.series}",
-            attempt=each.attempt,
-            recurrence=None if each.recurrence is None else _recurrence(each.recurrence, each.due_ms, upcoming),
-        )
-        for each in page.schedules
-    ]
-    next_from = None if page.next_from is None else str(page.next_from)
-    return SchedulesAnswer(topic=topic, schedules=tuple(found), next_from=next_from)
-
-
-def _recurrence(recurrence: Recurrence, due_ms: int, upcoming: int) -> RecurrenceAnswer:
-    try:
-        if recurrence.begins:
-            # The fields are checked only when the series begins.
-            occurrences.check_cron(recurrence.cron)
-        next_ms = occurrences.upcoming(recurrence, zone_of(recurrence.zone), due_ms, upcoming)
-    except ValueError:
-        # A router with newer rules of time zones may know the zone.
-        next_ms = []
-    return RecurrenceAnswer(
-        every_ms=recurrence.period_ms or None,
-        cron=recurrence.cron,
-        zone=recurrence.zone if recurrence.cron else "",
-        until_ms=recurrence.until_ms if recurrence.until_ms < INT64_MAX else None,
-        number=1 if recurrence.occurrence is None else recurrence.occurrence.number,
-        times=recurrence.times if recurrence.times < INT64_MAX else None,
-        next_ms=tuple(next_ms),
-    )
-
-
-def _text(raw: bytes | None) -> str | None:
-    return None if raw is None else raw.decode("utf-8", "replace")
 
 
 def pending_answer(topic: str, counted: Iterable[PartitionStatus], unserved: Iterable[int]) -> PendingAnswer:

@@ -2,6 +2,7 @@
 
 import { ask } from "./api.js";
 import { fieldText, moment, zoneName } from "./format.js";
+import * as cancel from "./view-cancel.js";
 import * as pending from "./view-pending.js";
 import * as rejected from "./view-rejected.js";
 
@@ -87,6 +88,19 @@ const cancelled = (asked) => ({
   done: () => `${asked.id} is cancelled and will not be released.`,
 });
 
+function cancelledWhere({ topic, query, number }) {
+  const body = JSON.parse(query);
+  return {
+    question: `Cancel ${number} pending in ${topic}?`,
+    meaning: cancel.meaningOf(body),
+    word: "Cancel them all",
+    isFinal: true,
+    path: `/topics/${encodeURIComponent(topic)}/cancellations`,
+    body,
+    done: (answer) => cancel.outcome(topic, answer),
+  };
+}
+
 const moved = (asked) => ({
   question: `Move ${asked.id} of ${asked.topic}?`,
   meaning: pending.MOVES,
@@ -97,7 +111,7 @@ const moved = (asked) => ({
   done: ({ due_ms: due }) => (due === null ? pending.REFUSED : `${asked.id} is due at ${moment(due)} now.`),
 });
 
-const CHANGES = { change: switched, redrive: redriven, cancel: cancelled, move: moved };
+const CHANGES = { change: switched, redrive: redriven, cancel: cancelled, "cancel-where": cancelledWhere, move: moved };
 
 /** The change that a button stands for; nothing for any other button. */
 export const changeOf = (asked) => (Object.hasOwn(CHANGES, asked.do) ? CHANGES[asked.do](asked) : null);

@@ -6,6 +6,7 @@ import { element, morph } from "./dom.js";
 import { duration, tick } from "./format.js";
 import { useLinks } from "./links.js";
 import { addressWith, turned, wishesOf } from "./list.js";
+import * as cancel from "./view-cancel.js";
 import * as find from "./view-find.js";
 import * as pending from "./view-pending.js";
 import * as policies from "./view-policies.js";
@@ -16,7 +17,9 @@ import * as schedule from "./view-schedule.js";
 import * as topic from "./view-topic.js";
 import * as topics from "./view-topics.js";
 
-const VIEWS = { topics, topic, retries, pending, find, rejected, policies, routers, schedule };
+const VIEWS = { topics, topic, retries, pending, cancel, find, rejected, policies, routers, schedule };
+// The link of a view that has none of its own.
+const PARENTS = { topic: "topics", retries: "topics", cancel: "pending" };
 const SCHEDULE = "schedule";
 const UNAUTHORIZED = 401;
 // Beyond it numbers are called old.
@@ -141,7 +144,7 @@ function signedIn(name, view) {
   document.title = `${view.title} · Delay router`;
   for (const link of at("nav").children) {
     link.hidden = (link.hash === `#${SCHEDULE}`) !== (caller.role === "produce");
-    const here = link.hash === `#${name}` || (link.hash === "#topics" && ["topic", "retries"].includes(name));
+    const here = link.hash === `#${PARENTS[name] ?? name}`;
     if (here) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
@@ -247,6 +250,10 @@ function onSubmit(event) {
   if (event.target.dataset.do === "find-pending") {
     event.preventDefault();
     goTo(pending.addressOfForm(event.target.dataset.topic, new FormData(event.target)));
+  }
+  if (event.target.dataset.do === "count-matching") {
+    event.preventDefault();
+    goTo(cancel.addressOfForm(event.target.dataset.topic, new FormData(event.target)));
   }
 }
 

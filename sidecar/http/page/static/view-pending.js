@@ -47,6 +47,7 @@ export function render({ names, topic, wanted, page }, { mayChange, seesPayload 
     {},
     element("div", { class: "heading" }, element("h1", {}, `Pending in ${topic}`), element("a", { href: `#topic/${encodeURIComponent(topic)}` }, "by due time and target")),
     form(topic, wanted, seesPayload),
+    mayChange ? element("p", {}, element("a", { href: `#cancel/${encodeURIComponent(topic)}` }, "Cancel all that match a query")) : null,
     schedulesTable(topic, page, mayChange, seesPayload),
     next(topic, wanted, page),
   );
@@ -83,7 +84,7 @@ const form = (topic, wanted, seesPayload) =>
     ),
   );
 
-const field = (id, name, label, value, more) =>
+export const field = (id, name, label, value, more) =>
   element(
     "div",
     {},
@@ -92,7 +93,7 @@ const field = (id, name, label, value, more) =>
   );
 
 // An address may name any time, also one that no field takes.
-function timeText(ms) {
+export function timeText(ms) {
   const number = Number(ms);
   return ms && Number.isFinite(number) && Math.abs(number) < 8e15 ? fieldText(number) : "";
 }

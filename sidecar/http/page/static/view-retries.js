@@ -1,6 +1,6 @@
 // A delay topic that counts attempts: how many records each attempt has, which had none left, and where a record may be.
 
-import { ask } from "./api.js";
+import { ApiError, ask } from "./api.js";
 import { element } from "./dom.js";
 import { count, dated, moment, span } from "./format.js";
 import { badge, table, tile } from "./parts.js";
@@ -13,19 +13,38 @@ export const everyMs = 2_000;
 /** The address is `#retries/topic`. */
 export const addressOf = (topic) => `#retries/${encodeURIComponent(topic)}`;
 
-export const load = ([name]) => ask(`/topics/${encodeURIComponent(name)}`);
+// What waits is counted record by record, so it is asked for seldom, whatever the view asks for meanwhile.
+const AGAIN_MS = 30_000;
+const known = new Map();
 
-export function render(topic) {
+export async function load([name]) {
+  const topic = await ask(`/topics/${encodeURIComponent(name)}`);
+  return { topic, waiting: topic.retries ? await waitingOf(name) : null };
+}
+
+/** How many records wait for each attempt, or why that is not known; as it was until it is asked for again. */
+async function waitingOf(name) {
+  const before = known.get(name);
+  if (before && Date.now() - before.askedMs < AGAIN_MS) return before.waiting;
+  const waiting = await ask(`/topics/${encodeURIComponent(name)}/attempts`).catch((error) => {
+    if (!(error instanceof ApiError)) throw error;
+    return { problem: error.message };
+  });
+  known.set(name, { askedMs: Date.now(), waiting });
+  return waiting;
+}
+
+export function render({ topic, waiting }) {
   const { topic: name, retries } = topic;
   return element(
     "div",
     {},
     element("div", { class: "heading" }, element("h1", {}, "Retries of ", element("a", { href: `#topic/${encodeURIComponent(name)}` }, name)), badge(...stateOf(topic))),
-    retries ? counted(name, retries) : element("p", {}, "Its attempts are not counted. The key ", element("code", {}, "retry"), " of its configuration, or of a policy, makes them count."),
+    retries ? counted(name, retries, waiting) : element("p", {}, "Its attempts are not counted. The key ", element("code", {}, "retry"), " of its configuration, or of a policy, makes them count."),
   );
 }
 
-function counted(name, retries) {
+function counted(name, retries, waiting) {
   const { attempts, dead_letter: dead, since_ms: since, exhausted, exhausted_per_minute: lately, uncounted } = retries;
   return [
     element(
@@ -36,7 +55,7 @@ function counted(name, retries) {
       tile("Exhausted", count(exhausted), exhausted ? "fair" : "", since === null ? null : `since ${moment(since)}`),
       tile("Dead letters", element("code", {}, dead)),
     ),
-    element("section", {}, element("h2", {}, "By attempt"), attemptsTable(retries)),
+    element("section", {}, element("h2", {}, "By attempt"), attemptsTable(retries, waiting), element("p", { class: "small" }, counting(waiting))),
     uncounted.length ? element("p", { class: "small" }, `Not counted, because no router reports it: partition ${uncounted.join(", ")}.`) : null,
     element("section", {}, element("h2", {}, "Exhausted last"), exhaustedTable(name, retries)),
     element("section", { class: "panel" }, element("h2", {}, "Why is a record not here?"), whereabouts(name, dead)),
@@ -46,13 +65,20 @@ function counted(name, retries) {
 // In the first minute after a take-over there is no whole one.
 const perMinute = (number) => (number === null ? "?" : count(number));
 
-function attemptsTable({ by_attempt: groups, exhausted, exhausted_per_minute: lately, dead_letter: dead }) {
-  const none = { attempt: "none left", waits: ["at once, to ", element("code", {}, dead)], released: exhausted, per_minute: lately };
+function counting({ problem, records, is_whole: isWhole }) {
+  if (problem) return `How many wait now is not known: ${problem}`;
+  if (isWhole) return `Waiting: of all ${count(records)} that were pending within the last half minute.`;
+  return `Waiting: of the first ${count(records)} that are stored. More are pending, which are not counted by attempt.`;
+}
+
+function attemptsTable({ by_attempt: groups, exhausted, exhausted_per_minute: lately, dead_letter: dead }, { by_attempt: waiting, exhausted: spent }) {
+  const none = { attempt: "none left", waits: ["at once, to ", element("code", {}, dead)], released: exhausted, per_minute: lately, waiting: spent };
   return table(
     "Released records by attempt",
     [
       ["Attempt", "", ({ attempt }) => attempt],
       ["Waits", "wide", (each) => each.waits ?? waits(each)],
+      ["Waiting", "number", (each) => (waiting ? count(each.waiting ?? waiting[each.attempt] ?? 0) : "?")],
       ["Last minute", "number", (each) => perMinute(each.per_minute)],
       ["Since the take-over", "number", ({ released }) => count(released)],
     ],

@@ -11,14 +11,13 @@ from index.protocol.where import CancelWhere
 from sidecar.cli import side
 from sidecar.cli.program import cli
 from sidecar.operations.controls.orders import QueryOrder
-from sidecar.operations.finding.wanted import ScheduleFilter
-from sidecar.operations.status.answers import ScheduleAnswer, SchedulesAnswer
+from sidecar.operations.status.answers import MatchingAnswer
 
 WHERE = '{"target": "out"}'
 
 
 class InMemory:
-    """A desk with three schedules that match, on two pages."""
+    """A desk with three schedules that match, which it counts in two calls."""
 
     def __init__(self) -> None:
         self.matched = Matched(1_207)
@@ -28,12 +27,10 @@ class InMemory:
         self.asked.append(asked)
         return self.matched
 
-    def schedules(self, wanted: ScheduleFilter, begin: str, most: int) -> SchedulesAnswer:
-        assert wanted == ScheduleFilter("d", where=CancelWhere("out"))
-        self.asked.append((begin, most))
-        partitions, next_from = ([0, 1], "1/log/7") if not begin else ([1], None)
-        found = [ScheduleAnswer(partition=each, offset=5, due_ms=9, targets=("out",)) for each in partitions]
-        return SchedulesAnswer(topic="d", schedules=tuple(found), next_from=next_from)
+    def matching(self, *asked: Any) -> MatchingAnswer:
+        self.asked.append(asked)
+        counted, next_from = (1, None) if asked[-1] else (2, "1/log/7")
+        return MatchingAnswer(topic="d", matching=counted, next_from=next_from)
 
     def close(self) -> None:
         pass
@@ -64,9 +61,10 @@ def test_all_that_match_are_cancelled_and_counted(desk: InMemory) -> None:
 
 def test_a_dry_run_counts_and_cancels_nothing(desk: InMemory) -> None:
     assert cancel("--where", WHERE, "--dry-run").stdout == "3 schedules match; nothing was cancelled\n"
-    assert desk.asked == [("", 500), ("1/log/7", 500)]
+    assert desk.asked == [("d", QueryOrder(CancelWhere("out")), begin) for begin in ("", "1/log/7")]
     told = json.loads(cancel("--where", WHERE, "--dry-run", "--json", "--partition", "1").stdout)
-    assert told == {"topic": "d", "matching": 2}
+    assert told == {"topic": "d", "matching": 3}
+    assert desk.asked[-1] == ("d", QueryOrder(CancelWhere("out"), 1), "1/log/7")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +76,6 @@ def test_a_dry_run_counts_and_cancels_nothing(desk: InMemory) -> None:
         (["--where", WHERE, "--if-due", "5"], "--if-due is for an ID"),
         (["--where", "{}"], "--where: no field is given"),
         (["--where", '{"traget": "out"}'], "--where: traget: there is no such field"),
-        (["--where", WHERE, "--dry-run", "--api", "http://localhost:1"], "--dry-run is not for --api"),
     ],
 )
 def test_wrong_usage_ends_before_anything_is_asked(desk: InMemory, arguments: list[str], problem: str) -> None:

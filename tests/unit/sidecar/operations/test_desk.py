@@ -164,6 +164,7 @@ WITHOUT_HTTP = {
     "start",
     "table",
     "history",
+    "attempts",
     "routers",
     "rejected_codes",
     "rejected_counts",

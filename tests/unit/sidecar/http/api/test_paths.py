@@ -135,6 +135,36 @@ def test_all_that_match_are_cancelled(api: Api) -> None:
     assert len(api.operations.controls) == 2
 
 
+def test_a_dry_run_counts_what_the_same_body_would_cancel(api: Api) -> None:
+    path, body = "/topics/d/cancellations/dry-run", {"id_prefix": "order-", "partition": 1}
+    first = do(api, "POST", path, body)
+    assert (first["matching"], first["next_from"]) == (1_000, "1/log/7")
+    assert [(each["id"], each["key"], each["due_ms"]) for each in first["first"]] == [
+        ("order-7", None, 1_900_000_000_000)
+    ]
+    rest = do(api, "POST", f"{path}?from={first['next_from']}", body)
+    assert (rest["matching"], rest["next_from"]) == (207, None)
+    order = QueryOrder(CancelWhere(id_prefix=b"order-"), 1)
+    assert api.operations.dry_runs == [("d", order, ""), ("d", order, "1/log/7")]
+    assert api.operations.controls == [], "nothing is cancelled"
+    do(api, "POST", f"{path}?from=here", body, code=422)
+    do(api, "POST", "/topics/nothere/cancellations/dry-run", body, code=404)
+
+
+@pytest.mark.parametrize("token", [READ, SEES, PRODUCE])
+def test_a_dry_run_takes_the_role_of_the_cancellation(api: Api, token: str) -> None:
+    answer = api.client(token).post(f"{PREFIX}/topics/d/cancellations/dry-run", json={"target": "out"})
+    assert (answer.status_code, api.operations.dry_runs) == (403, [])
+
+
+def test_what_waits_for_which_attempt(api: Api) -> None:
+    told = {"topic": "d", "by_attempt": {"1": 2, "4-7": 1}, "exhausted": 1}
+    assert get(api, "/topics/d/attempts") == {**told, "records": 5_000, "is_whole": True}
+    assert get(api, "/topics/d/attempts?limit=9") == {**told, "records": 9, "is_whole": False}
+    get(api, "/topics/d/attempts?limit=0", 422)
+    get(api, "/topics/nothere/attempts", 404)
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -144,7 +174,8 @@ def test_all_that_match_are_cancelled(api: Api) -> None:
 )
 def test_a_predicate_that_cannot_be_followed_is_refused(api: Api, body: dict[str, Any]) -> None:
     do(api, "POST", "/topics/d/cancellations", body, code=422)
-    assert api.operations.controls == []
+    do(api, "POST", "/topics/d/cancellations/dry-run", body, code=422)
+    assert (api.operations.controls, api.operations.dry_runs) == ([], [])
 
 
 def test_what_is_pending_under_an_id_is_moved(api: Api) -> None:

@@ -27,6 +27,7 @@ QUESTIONS = [
     "/topics",
     "/topics/d",
     "/topics/d/pending",
+    "/topics/d/attempts",
     "/topics/d/schedules",
     "/topics/d/partitions/0/records/1",
     "/topics/d/rejected",

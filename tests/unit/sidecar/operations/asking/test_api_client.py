@@ -378,6 +378,17 @@ def test_schedules_are_cancelled_by_query_over_http(fake: Fake, token_file: Path
     assert fake.asked == [(path, body)]
 
 
+def test_a_query_is_counted_over_http_in_as_many_calls_as_it_takes(fake: Fake, token_file: Path) -> None:
+    path = "POST /api/v1/topics/d/cancellations/dry-run"
+    fake.answers = {
+        path: (200, {"topic": "d", "matching": 1_000, "first": [], "next_from": "1/log/7"}),
+        f"{path}?from=1%2Flog%2F7": (200, {"topic": "d", "matching": 207, "first": [], "next_from": None}),
+    }
+    asked = ["cancel", "d", "--where", '{"target": "out"}', "--partition", "1", "--dry-run"]
+    assert run(fake, token_file, *asked).stdout == "1,207 schedules match; nothing was cancelled\n"
+    assert fake.asked == [(each, {"target": "out", "partition": 1}) for each in fake.answers]
+
+
 def test_records_are_sent_over_http(fake: Fake, token_file: Path, tmp_path: Path) -> None:
     path = "POST /api/v1/topics/d/records"
     written = {"topic": "d", "partition": 1, "offset": 7, "due_ms": 1_893_456_000_000, "targets": ["out"]}

@@ -18,7 +18,7 @@ from index.protocol.headers import Headers
 from index.protocol.occurrences import record_of
 from index.protocol.record import Record
 from index.protocol.recurring import Occurrence, recurrence_of
-from index.protocol.schedule import Schedule
+from index.protocol.schedule import Attempted, Schedule
 from index.rules.retrying import Retry
 from index.rules.rule_history import RuleHistory
 from index.rules.rules import Rules
@@ -268,7 +268,7 @@ def test_the_number_of_an_attempt_is_told() -> None:
     stored = _OneRecord(7, Record(b"k", b"v", [("delay-attempt", b"2")], SENT_MS))
     walk = Walk(0, state, ScheduleFilter("d"), stored, Allowance(10), None, 10)
     assert walk.read(PagePlace(0)) is None
-    assert [(each.due_ms, each.attempt) for each in walk.found] == [(SENT_MS + 4_000, 3)]
+    assert [(each.due_ms, each.attempt) for each in walk.found] == [(SENT_MS + 4_000, Attempted(3))]
 
 
 def test_an_occurrence_names_its_series_and_what_recurs_from_now_on_itself() -> None:

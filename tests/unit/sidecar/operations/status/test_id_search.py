@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from index.protocol.schedule import Attempted
 from sidecar.config.model import Config
 from sidecar.operations.finding.wanted import PagePlace, Pending, ScheduleFilter, SchedulePage
 from sidecar.operations.status import id_search
@@ -114,7 +115,7 @@ class Pages:
     def page(self, topic: Any, partitions: int, wanted: ScheduleFilter, begin: PagePlace, most: int) -> SchedulePage:
         assert (topic, partitions, wanted) == (TOPIC, 3, ScheduleFilter("d", b"a"))
         self._pages -= 1
-        found = Pending(7_000, 0, begin.offset, ("out",), b"a", None, None, 2)
+        found = Pending(7_000, 0, begin.offset, ("out",), b"a", None, None, Attempted(2))
         return SchedulePage([found], PagePlace(0, offset=begin.offset + 1) if self._pages else None)
 
 

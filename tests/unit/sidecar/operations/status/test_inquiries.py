@@ -6,16 +6,17 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from index.protocol.recurring import Occurrence, Recurrence
+from index.errors import ConfigError
+from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.engine.ownership.attempts import AttemptCounts
 from sidecar.engine.ownership.status import PartitionState, PartitionStatus
 from sidecar.engine.ports import Place
 from sidecar.kafka.client.admin import LogOffset, TopicFacts
-from sidecar.operations.finding.wanted import Pending, SchedulePage
+from sidecar.operations.finding.wanted import PagePlace, ScheduleFilter, SchedulePage
 from sidecar.operations.status import inquiries
-from sidecar.operations.status.answers import UNSERVED, RecurrenceAnswer
-from sidecar.operations.status.inquiries import GroupInquiries, schedules_answer
+from sidecar.operations.status.answers import UNSERVED
+from sidecar.operations.status.inquiries import GroupInquiries
 from sidecar.operations.status.reports import Reported, Vitals
 from sidecar.policies.table import WITHOUT_POLICIES
 
@@ -100,25 +101,36 @@ def test_the_ends_of_all_unserved_partitions_are_asked_for_at_once(asked: list[s
     assert [topic.pending for topic in answer.topics] == [12, 0, 0]
 
 
-def test_a_recurring_schedule_is_told_with_its_rule_and_what_is_foreseen() -> None:
-    cron = Recurrence(cron="0 9 * * *", zone="Europe/Berlin", times=9, occurrence=Occurrence(3, 8, 0))
-    found = [
-        Pending(0, 0, 7, ("out",), None, 3, None, None, cron),
-        Pending(5, 0, 8, ("out",), None, 8, None, None, Recurrence(period_ms=10, until_ms=17)),
-        Pending(5, 0, 9, ("out",), None, 9, None, None, Recurrence(cron="0 9 * * *", zone="Not/Known")),
-        Pending(5, 0, 10, ("out",), None, 10, None, None, Recurrence(cron="61 9 30 2 *")),
-        Pending(5, 0, 11, ("out",), None, None, None),
+class Finder:
+    """Notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+
+    def page(self, topic: DelayTopicConfig, *asked: Any) -> SchedulePage:
+        self.asked.append((topic.name, *asked))
+        return SchedulePage([], None)
+
+
+def test_a_page_is_of_all_partitions_or_of_one(asked: list[set[Place]], monkeypatch: pytest.MonkeyPatch) -> None:
+    finder, all_of = Finder(), ScheduleFilter("a")
+    monkeypatch.setattr(inquiries, "Finder", lambda *_: finder)
+    made = group([], [])
+    made.schedules(all_of, "", 5)
+    made.schedules(all_of, "1/log/7", 5)
+    made.schedules(all_of, "", 5, partition=1)
+    made.schedules(all_of, "1/log/7", 5, partition=1)
+    one = "a", 2, all_of
+    assert finder.asked == [
+        ("a", 3, all_of, PagePlace(0), 5),
+        ("a", 3, all_of, PagePlace(1, is_held=False, offset=7), 5),
+        (*one, PagePlace(1), 5),
+        (*one, PagePlace(1, is_held=False, offset=7), 5),
     ]
-    by_cron, by_period, unknown, wrong, none = schedules_answer("d", SchedulePage(found, None), 5).schedules
-    assert by_cron.series == "d/0/3"
-    assert by_cron.recurrence == RecurrenceAnswer(
-        every_ms=None, cron="0 9 * * *", zone="Europe/Berlin", number=8, times=9, next_ms=(0, 8 * 3_600_000)
-    )
-    assert by_period.recurrence == RecurrenceAnswer(every_ms=10, until_ms=17, number=1, times=None, next_ms=(5, 15))
-    assert unknown.recurrence is not None
-    assert wrong.recurrence is not None
-    assert wrong.recurrence.next_ms == ()
-    assert (unknown.recurrence.zone, unknown.recurrence.next_ms, none.recurrence) == ("Not/Known", (), None)
+    with pytest.raises(ConfigError, match="a has no partition 3: it has 3, from 0 on"):
+        made.schedules(all_of, "", 5, partition=3)
+    with pytest.raises(ConfigError, match="1/log/7 is no place in partition 0 of a"):
+        made.schedules(all_of, "1/log/7", 5, partition=0)
 
 
 def test_nothing_is_asked_where_everything_is_served(asked: list[set[Place]]) -> None:
