@@ -17,6 +17,7 @@ router knows the allowed targets and the shortest period, and whether a date suc
 comes. The machine's own list of time zones judges ``zone``; where there is no list, the router does.
 """
 
+import json
 import re
 import time
 from collections.abc import Iterable
@@ -25,7 +26,7 @@ from difflib import get_close_matches
 from typing import Final, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-__all__ = ["KEEP_KEY", "Headers", "KeepKey", "MaxDelayExceeded", "cancel", "deliver", "move"]
+__all__ = ["KEEP_KEY", "Headers", "KeepKey", "MaxDelayExceeded", "cancel", "cancel_where", "deliver", "move"]
 
 Headers: TypeAlias = list[tuple[str, str | bytes | None]]
 """Headers in order, of the type that confluent-kafka takes. Each value is bytes; only ``deliver-key`` can be null."""
@@ -51,6 +52,9 @@ class MaxDelayExceeded(ValueError):
 _INT64_MAX: Final = 2**63 - 1
 _MAX_PARTITION: Final = 2**31 - 1
 _MAX_ID_BYTES: Final = 256
+_MAX_TOPIC_CHARS: Final = 249
+_MAX_NAME_CHARS: Final = 256
+_MAX_WHERE_BYTES: Final = 4_096
 _TOPIC: Final = re.compile(
     r"(?!\.{1,2}\Z)(?!__)(?!.*\.(?:delay-state|delay-snapshots|delay-backfill|rejected|receipts)\Z)[A-Za-z0-9._-]{1,249}\Z"
 )
@@ -203,6 +207,44 @@ def move(
     return [("deliver-move", _id(deliver_id)), *deliver(at=at, after=after), *_if_due(if_due)]
 
 
+def cancel_where(
+    *,
+    target: str | None = None,
+    due_from: Instant | None = None,
+    due_to: Instant | None = None,
+    id_prefix: str | None = None,
+    header: tuple[str, str] | None = None,
+) -> Headers:
+    """Return the headers of a record that cancels all pending schedules that match; send one to each partition.
+
+    All that is given must be true of a schedule: one of its targets; a due time, written as ``at``, from ``due_from``
+    on and before ``due_to``; the beginning of its id; a header with this name and value.
+
+    >>> cancel_where(target="billing", header=("customer", "7"))
+    [('deliver-cancel-where', b'{"target":"billing","header":{"name":"customer","value":"7"}}')]
+    """
+    bounds = {"due_from": due_from, "due_to": due_to}
+    dues = {name: _instant(bound, name) for name, bound in bounds.items() if bound is not None}
+    if len(dues) == len(bounds) and dues["due_from"][0] >= dues["due_to"][0]:
+        raise ValueError("due_to: is not after due_from")
+    where: dict[str, object] = {} if target is None else {"target": _text("target", target, _MAX_TOPIC_CHARS)}
+    where |= {name: text for name, (_, text) in dues.items()}
+    if id_prefix is not None:
+        where["id_prefix"] = _text("id_prefix", id_prefix, _MAX_ID_BYTES)
+    if header is not None:
+        name, value = header
+        where["header"] = {
+            "name": _text("header", name, _MAX_NAME_CHARS),
+            "value": value and _text("header", value, _MAX_WHERE_BYTES),
+        }
+    if not where:
+        raise ValueError("cancel_where: nothing is given, which would cancel everything")
+    raw = json.dumps(where, ensure_ascii=False, separators=(",", ":")).encode()
+    if len(raw) > _MAX_WHERE_BYTES:
+        raise ValueError(f"cancel_where: {len(raw)} bytes; a query has up to {_MAX_WHERE_BYTES}")
+    return [("deliver-cancel-where", raw)]
+
+
 def _replaces(if_due: Instant | None, *, asked: bool, named: bool) -> Headers:
     if not asked or not named:
         raise ValueError("replace: needs deliver_id beside it" if asked else "if_due: needs replace beside it")
@@ -210,7 +252,7 @@ def _replaces(if_due: Instant | None, *, asked: bool, named: bool) -> Headers:
 
 
 def _if_due(if_due: Instant | None) -> Headers:
-    return [] if if_due is None else [("deliver-if-due", _instant(if_due)[1].encode("ascii"))]
+    return [] if if_due is None else [("deliver-if-due", _instant(if_due, "if_due")[1].encode("ascii"))]
 
 
 def _recurring(
@@ -226,7 +268,7 @@ def _recurring(
         "every": None if every is None else _some("every", _duration_ms("every", every)),
         "cron": cron,
         "timezone": zone,
-        "until": None if until is None else _instant(until)[1],
+        "until": None if until is None else _instant(until, "until")[1],
         "times": None if times is None else _some("times", _whole("times", times, _INT64_MAX)),
         "missed": missed,
     }
@@ -287,25 +329,25 @@ def _check_delay(delay_ms: int, limit_ms: int) -> None:
         raise MaxDelayExceeded(f"Exceeds max allowed delivery delay of {limit_ms} milliseconds")
 
 
-def _instant(at: Instant) -> tuple[int, str]:
+def _instant(at: Instant, name: str = "at") -> tuple[int, str]:
     """Return epoch ms and the header's text: the number, unless it could be taken for another unit."""
     if isinstance(at, datetime):
         if at.utcoffset() is None:
-            raise ValueError(f"at: {at!r} has no time zone; give it one, as in datetime.now(timezone.utc)")
+            raise ValueError(f"{name}: {at!r} has no time zone; give it one, as in datetime.now(timezone.utc)")
         due_ms = max(-((_EPOCH - at) // _MS), 0)
-        return due_ms, _written(due_ms, "")
+        return due_ms, _written(due_ms, "", name)
     if isinstance(at, str):
-        due_ms = max(_rfc3339_ms(at), 0)
-        return due_ms, _written(due_ms, at)
-    due_ms = _whole("at", at, _INT64_MAX)
+        due_ms = max(_rfc3339_ms(at, name), 0)
+        return due_ms, _written(due_ms, at, name)
+    due_ms = _whole(name, at, _INT64_MAX)
     if _FIRST_SECONDS <= due_ms < _FIRST_MILLIS:
-        raise ValueError(f"at: {at} looks like seconds, but the unit is milliseconds since 1970")
+        raise ValueError(f"{name}: {at} looks like seconds, but the unit is milliseconds since 1970")
     if due_ms >= _FIRST_MICROS:
-        raise ValueError(f"at: {at} looks like microseconds or nanoseconds, but the unit is milliseconds since 1970")
+        raise ValueError(f"{name}: {at} looks like microseconds or nanoseconds, not milliseconds since 1970")
     return due_ms, str(due_ms)
 
 
-def _written(due_ms: int, otherwise: str) -> str:
+def _written(due_ms: int, otherwise: str, name: str) -> str:
     """Write an instant unambiguously: as a number if it can only be ms, else in RFC 3339."""
     if due_ms < _FIRST_SECONDS or _FIRST_MILLIS <= due_ms < _FIRST_MICROS:
         return str(due_ms)
@@ -314,19 +356,19 @@ def _written(due_ms: int, otherwise: str) -> str:
     try:
         return (_EPOCH + due_ms * _MS).isoformat(timespec="milliseconds")
     except OverflowError:
-        raise ValueError("at: the last instant that can be written is 9999-12-31T23:59:59.999Z") from None
+        raise ValueError(f"{name}: the last instant that can be written is 9999-12-31T23:59:59.999Z") from None
 
 
-def _rfc3339_ms(text: str) -> int:
+def _rfc3339_ms(text: str, name: str) -> int:
     found = _INSTANT.match(text)
     if found is None:
-        raise ValueError(f"at: {text!r} is not RFC 3339 with an offset, such as 2030-01-31T08:00:00Z")
+        raise ValueError(f"{name}: {text!r} is not RFC 3339 with an offset, such as 2030-01-31T08:00:00Z")
     day, minute, second, decimals, offset = found.groups()
     try:
         # Parse without the offset: an instant of the year 1 or 9999 may lie outside of the range in UTC.
         local = datetime.fromisoformat(f"{day}T{minute}:00+00:00")
     except ValueError as error:
-        raise ValueError(f"at: {text!r}: {error}") from None
+        raise ValueError(f"{name}: {text!r}: {error}") from None
     ahead_minutes = 0 if offset in "Zz" else int(offset[1:3]) * 60 + int(offset[4:6])
     ahead_minutes = -ahead_minutes if offset[0] == "-" else ahead_minutes
     whole_ms = (local - _EPOCH) // _MS - ahead_minutes * 60_000 + int(second) * 1_000
@@ -379,6 +421,14 @@ def _id(deliver_id: bytes | str) -> bytes:
     if len(raw) > _MAX_ID_BYTES:
         raise ValueError(f"deliver_id: {len(raw)} bytes; an id has up to {_MAX_ID_BYTES}")
     return raw
+
+
+def _text(name: str, text: str, most: int) -> str:
+    if not isinstance(text, str):
+        raise TypeError(f"{name}: {text!r} is not text")
+    if not 0 < len(text.encode()) <= most:
+        raise ValueError(f"{name}: {text!r} is empty, or longer than {most} bytes")
+    return text
 
 
 def _as_bytes(name: str, value: bytes | str) -> bytes:

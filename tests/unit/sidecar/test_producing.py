@@ -16,10 +16,11 @@ from index.protocol.occurrences import check_cron
 from index.protocol.readers import MAX_ID_BYTES, MAX_PARTITION
 from index.protocol.schedule import NO_EXPIRY, Action, Control, Decision, Rejection, schedule_of
 from index.protocol.times import INT64_MAX
+from index.protocol.where import WantedHeader, parse_where
 from index.rules.rules import AT_ONCE, BY_KEY, Reason, Rules, Schedule
 from index.rules.rules import KEEP_KEY as RULES_KEEP_KEY
 from sidecar import producing
-from sidecar.producing import KEEP_KEY, MaxDelayExceeded, cancel, deliver, move
+from sidecar.producing import KEEP_KEY, MaxDelayExceeded, cancel, cancel_where, deliver, move
 from tests.support.imports import imports_of
 
 MODULE = Path(producing.__file__)
@@ -355,6 +356,52 @@ def test_what_replaces_is_a_schedule_as_without_it() -> None:
 def test_half_of_a_replacement_is_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         deliver(**arguments)
+
+
+texts = st.text(min_size=1, max_size=40)
+queries = st.fixed_dictionaries(
+    {},
+    optional={
+        "target": texts,
+        "due_from": st.integers(0, 10**9 - 1),
+        "due_to": st.integers(10**12, 10**13) | moments.filter(lambda each: each.year > 2001),
+        "id_prefix": texts,
+        "header": st.tuples(texts, texts | st.just("")),
+    },
+)
+
+
+@given(queries.filter(bool))
+def test_a_query_is_read_as_it_is_built(asked: dict[str, Any]) -> None:
+    control_of = control(cancel_where(**asked))
+    assert control_of.action is Action.CANCEL_WHERE
+    where = parse_where(control_of.where)
+    assert (where.target, where.id_prefix) == (asked.get("target", ""), raw(asked.get("id_prefix")))
+    for name, bound_ms in (("due_from", where.due_from_ms), ("due_to", where.due_to_ms)):
+        scheduled = decided(deliver(at=asked[name])) if name in asked else None
+        assert bound_ms == (scheduled.due_ms if isinstance(scheduled, Schedule) else None)
+    header = asked.get("header")
+    assert where.header == (None if header is None else WantedHeader(header[0], header[1].encode()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "would cancel everything"),
+        ({"target": ""}, "target: '' is empty"),
+        ({"target": 7}, "target: 7 is not text"),
+        ({"id_prefix": "x" * 257}, "id_prefix: .* longer than 256 bytes"),
+        ({"header": ("", "7")}, "header: '' is empty"),
+        ({"header": ("customer", 7)}, "header: 7 is not text"),
+        ({"header": ("customer", "x" * 4_090)}, "a query has up to 4096"),
+        ({"due_from": 1_800_000_000}, "due_from: 1800000000 looks like seconds"),
+        ({"due_to": "tomorrow"}, "due_to: 'tomorrow' is not RFC 3339"),
+        ({"due_from": 5, "due_to": 5}, "due_to: is not after due_from"),
+    ],
+)
+def test_a_query_that_the_router_would_reject_is_an_error(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        cancel_where(**arguments)
 
 
 @pytest.mark.parametrize(("name", "message"), [("x" * 257, "an id has up to 256"), (7, "expected bytes or text")])
