@@ -9,13 +9,16 @@ from typing import Final
 import pytest
 
 from sidecar.dev import local_kafka
-from tests.docs.documents import blocks
+from tests.docs.documents import Piece, blocks
 from tests.integration.scenario import Stage, header
 from tests.support.client_programs import EXAMPLES, ClientMissing, golang, java, node
 from tests.support.paths import ROOT
 
 HERE: Final = EXAMPLES / "failing"
 PRINTED: Final = {"failing.py": "python", "Failing.java": "java", "failing.go": "go", "failing.js": "js"}
+SHOWN: Final = {**PRINTED, "FailingStreams.java": "java"}
+"""All programs that the document shows with their languages; `test_streams.py` runs the last one."""
+
 TOPIC: Final = "orders.retry"
 START_TIMEOUT_S: Final = 120
 
@@ -68,11 +71,22 @@ def test_what_fails_comes_back(name: str, retrying: tuple[Stage, str, str], tmp_
     assert (again.key, again.value, header(again, "trace")) == (b"42", name.encode(), b"1")
 
 
-@pytest.mark.parametrize("name", PRINTED)
+@pytest.mark.parametrize("name", SHOWN)
 def test_the_document_shows_what_is_run(name: str) -> None:
-    printed = [each.text for each in blocks(ROOT / "PRODUCERS.md") if each.language == PRINTED[name]]
-    (shown,) = [text for text in printed if TOPIC in text]
-    lines = [line.strip() for line in shown.splitlines()]
-    assert len(lines) <= 5
-    run = [line.strip() for line in (HERE / name).read_text(encoding="utf-8").splitlines()]
-    assert any(run[place : place + len(lines)] == lines for place in range(len(run))), f"{name} runs something else"
+    run = stripped((HERE / name).read_text(encoding="utf-8"))
+    printed = [stripped(each.text) for each in blocks(ROOT / "PRODUCERS.md") if is_shown(each, SHOWN[name])]
+    shown = [lines for lines in printed if any(run[at : at + len(lines)] == lines for at in range(len(run)))]
+    assert [len(lines) <= 5 for lines in shown] == [True], f"{name} runs something else"
+
+
+def test_everything_shown_is_run() -> None:
+    printed = [each for each in blocks(ROOT / "PRODUCERS.md") if is_shown(each, *SHOWN.values())]
+    assert len(printed) == len(SHOWN)
+
+
+def is_shown(block: Piece, *languages: str) -> bool:
+    return block.language in languages and TOPIC in block.text
+
+
+def stripped(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines()]
