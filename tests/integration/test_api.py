@@ -166,6 +166,27 @@ def test_what_was_sent_by_http_is_cancelled_and_replaced_by_http(stage: Stage, s
     assert (record.value, header(record, "delay-id")) == (b"now", b"order-7")
 
 
+def test_what_matches_and_what_waits_is_counted_before_it_is_cancelled_by_http(stage: Stage, serve: Serve) -> None:
+    out, dead = stage.target(), stage.target("dead")
+    retry = {"first": "10m", "jitter": 0, "attempts": 5, "dead_letter": dead}
+    delay = stage.delay(partitions=2, default_target=out, retry=retry)
+    one = serve("a")
+    for number in range(8):
+        made = ("delay-attempt", b"%d" % (number // 2)), ("deliver-id", b"order-%d" % (number % 4))
+        stage.send(delay, *made, partition=number % 2)
+    told = {"topic": delay, "records": 8, "by_attempt": {"1": 2, "2": 2, "3": 2, "4-7": 2}, "exhausted": 0}
+    assert one.get(f"/topics/{delay}/attempts") == {**told, "is_whole": True}
+    path, query = f"/topics/{delay}/cancellations", {"id_prefix": "order-1"}
+    dry = one.do("POST", f"{path}/dry-run", query)
+    assert (dry["matching"], dry["next_from"], [each["id"] for each in dry["first"]]) == (2, None, ["order-1"] * 2)
+    assert one.do("POST", f"{path}/dry-run", {**query, "partition": 0})["matching"] == 0
+    assert one.do("POST", f"{path}/dry-run", {**query, "partition": 1})["matching"] == 2
+    assert one.ask("POST", f"{path}/dry-run", {**query, "partition": 2}).status_code == 404
+    assert one.do("POST", path, query) == {"topic": delay, "matched": 2, "estimated": None}
+    assert one.do("POST", f"{path}/dry-run", query)["matching"] == 0
+    assert one.get(f"/topics/{delay}/attempts?limit=6")["records"] == 6
+
+
 def test_any_router_answers_for_all_partitions_and_records(stage: Stage, serve: Serve) -> None:
     out = stage.target()
     delay = stage.delay(partitions=2, default_target=out, max_delay="1h")

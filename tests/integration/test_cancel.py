@@ -102,6 +102,7 @@ def test_all_that_match_are_cancelled_after_a_dry_run_has_counted_them(stage: St
             stage.send(delay, *headers, ("deliver-to", other.encode()), partition=number // 4)
         stage.send(delay, ("deliver-at", b"%d" % soon_ms), ("customer", b"7"), partition=0)
         assert json.loads(cancel(router, delay, "--where", where, "--dry-run", "--json").stdout)["matching"] == 4
+        assert "2 schedules match" in cancel(router, delay, "--where", where, "--dry-run", "--partition", "1").stdout
         assert json.loads(cancel(router, delay, "--where", where, "--json").stdout) == {"topic": delay, "matched": 4}
         assert cancel(router, delay, "--where", where).stdout == "0 schedules cancelled\n"
         router.kill()
