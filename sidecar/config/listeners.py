@@ -7,9 +7,23 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from sidecar.config.problems import Problems
 from sidecar.config.section import Section
-from sidecar.config.value_types import HostName, ListenAddress, RecordLink, TopicLink
+from sidecar.config.value_types import HeaderPattern, HostName, ListenAddress, RecordLink, TopicLink
 
 LOCALHOST: Final = "localhost"
+
+MASKED: Final = (
+    "*authorization*",
+    "*cookie*",
+    "*token*",
+    "*secret*",
+    "*password*",
+    "*passwd*",
+    "*credential*",
+    "*api?key*",
+    "*apikey*",
+    "*private?key*",
+)
+"""Names under which programs commonly send what opens other doors."""
 
 
 def _several(value: object) -> object:
@@ -40,8 +54,8 @@ class AdminConfig(Listener):
     token_file: str = Field(
         "",
         description="File with a line for each token, `read TOKEN`, `operate TOKEN` or `produce TOKEN`, of 32 "
-        "characters at least; `read+payload` and `operate+payload` also see keys of records. It is read again when it "
-        "changes. Empty: the admin API is off, and nothing listens.",
+        "characters at least; `read+payload` and `operate+payload` also see keys, values and values of headers. It is "
+        "read again when it changes. Empty: the admin API is off, and nothing listens.",
     )
     tls_cert_file: str = Field("", description="Certificate chain (PEM) of the admin API. Empty: no TLS.")
     tls_key_file: str = Field("", description="Private key (PEM) of the certificate, without a password.")
@@ -74,6 +88,12 @@ class AdminConfig(Listener):
     record_link: RecordLink = Field(
         "",
         description="The same of a record: `https://console.example/topics/{topic}?p={partition}&o={offset}`.",
+    )
+
+    masked_headers: Annotated[tuple[HeaderPattern, ...], BeforeValidator(_several)] = Field(
+        MASKED,
+        description="Names of headers whose values nobody is shown, with `+payload` or without; `*` stands for any "
+        "text, `?` for one character, and case does not count. A list of one's own takes the place of this one.",
     )
 
     @property

@@ -16,6 +16,7 @@ _LISTEN: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):([0-9]{1,5})")
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f:.]{2,45}")
 
 _ADDRESS: Final = re.compile(r"https?://[!-~]+")
+_HEADER_PATTERN: Final = re.compile(r"[^][\s]{1,249}")
 _BRACES: Final = re.compile(r"\{[^{}]*\}?|\}")
 
 
@@ -74,6 +75,12 @@ def _host_name(name: str) -> str:
     return name.lower()
 
 
+def _header_pattern(pattern: str) -> str:
+    if not _HEADER_PATTERN.fullmatch(pattern):
+        raise ValueError(f"{_shown(pattern)} is no name of a header; * stands for any text, ? for one character")
+    return pattern.lower()
+
+
 def _link_template(places: frozenset[str]) -> Callable[[str], str]:
     """Return a check of an address with the names of these places in braces, each of which may be left out."""
 
@@ -102,6 +109,7 @@ KafkaValue = Annotated[str, BeforeValidator(_kafka_text)]
 Printable = Annotated[str, AfterValidator(_printable)]
 Reason = Annotated[str, Field(max_length=MAX_REASON_CHARACTERS), AfterValidator(_readable)]
 ListenAddress = Annotated[str, AfterValidator(_listen_address)]
+HeaderPattern = Annotated[str, AfterValidator(_header_pattern)]
 HostName = Annotated[str, AfterValidator(_host_name)]
 TopicLink = Annotated[str, AfterValidator(_link_template(frozenset({"{topic}"})))]
 RecordLink = Annotated[str, AfterValidator(_link_template(frozenset({"{topic}", "{partition}", "{offset}"})))]

@@ -26,6 +26,9 @@ from sidecar.http.tokens import Caller, Role, TokenFile
 MAX_BODY_BYTES: Final = 65_536
 READING: Final = frozenset({"GET", "HEAD"})
 _WRITES_RECORDS: Final = re.compile(r"/api/v1/topics/[^/]+/records")
+_SHOWS_RECORD: Final = re.compile(
+    r"/api/v1/topics/[^/]+/(?:rejected/)?partitions/[^/]+/records/[^/]+/(?:headers|value)"
+)
 CALLER: Final = "/api/v1/caller"
 """Path of the caller's own rights, which every token may ask for: the page must know what to offer."""
 
@@ -188,7 +191,8 @@ class Guard:
 
     def _audit(self, request: _Request) -> None:
         caller = request.caller
-        is_quiet = request.is_quiet or (caller is not None and request.method in READING)
+        is_question = caller is not None and request.method in READING and not _SHOWS_RECORD.fullmatch(request.path)
+        is_quiet = request.is_quiet or is_question
         (self._log.debug if is_quiet else self._log.info)(
             "admin_request",
             role=caller.role.value if caller else _NOBODY,

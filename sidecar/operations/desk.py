@@ -21,6 +21,8 @@ from confluent_kafka.admin import AdminClient
 
 from index.errors import ConfigError, DelayRouterError
 from index.named.receipts import Matched
+from index.protocol.record import Record
+from index.protocol.schedule import AT_ONCE
 from index.rules.rules import Rules
 from sidecar import clock
 from sidecar.cluster.topics import reach
@@ -168,6 +170,25 @@ class Operations:
     def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
         """Return the fate of one record."""
         return self._group.lookup(topic, partition, offset)
+
+    def record(self, topic: str, partition: int, offset: int, due_ms: int | None = None) -> Record:
+        """Return one record of a delay topic with its content; raise ConfigError where it is gone.
+
+        ``due_ms`` finds a pending schedule whose record only a segment has.
+        """
+        found = self._group.record(topic, partition, offset, due_ms or AT_ONCE)
+        if found is None:
+            raise ConfigError(f"{topic}/{partition}/{offset}: there is no such record, or it is no longer kept")
+        return found
+
+    def rejected_record(self, topic: str, partition: int, offset: int) -> Record:
+        """Return one record of a rejected topic with its content; raise ConfigError where there is none."""
+        configured = self._config.require_delay_topic(topic)
+        found = listing.record_at(self._config, self._admin, configured, (partition, offset))
+        if found is None:
+            place = f"{configured.rejected}/{partition}/{offset}"
+            raise ConfigError(f"{place}: no record of {topic} lies there, or it is no longer kept")
+        return found
 
     def find(self, topic: str, deliver_id: bytes) -> IdAnswer:
         """Return everything that was found of an id: pending, in receipts, rejected, and in targets."""

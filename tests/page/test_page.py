@@ -273,7 +273,7 @@ def test_a_record_by_its_id_or_key(window: Browser, world: World) -> None:
     assert MARKUP not in window.text("main")
     window.wait("#session button", "Sign out").click()
     window.sign_in(SEES)
-    window.wait("#role", "read, sees keys")
+    window.wait("#role", "read, sees payload")
     window.wait("tbody tr", MARKUP)
     window.go("#find")
     window.wait("#named-key").send_keys(f"{MARKUP}\n")
@@ -493,3 +493,37 @@ def test_no_other_site_can_show_or_use_it(chromium: Browser, world: World, tmp_p
     assert not world.is_paused()
     assert chromium.all("#sign-in") == []
     chromium.complaints()
+
+
+def test_the_content_of_a_record_by_role(window: Browser, world: World) -> None:
+    headers = (("x-markup", MARKUP.encode()), ("X-Token", b"canary-secret"), ("bytes", b"\x00\xff"))
+    value = b'{"number": 12345678901234567890, "text": "' + MARKUP.encode() + b'"}'
+    when = ("deliver-after", b"PT35M")
+    place = world.stage.send(world.delay, when, *headers, value=value, key=b"customer-7")
+    rejected = world.stage.send(world.delay, ("deliver-after", b"PT3H"), *headers, value=b"x" * 5_000)
+    for token, sees in ((READ, False), (SEES, True)):
+        window.sign_in(token)
+        window.go(f"#pending/{world.delay}")
+        window.wait("tbody a", place.removeprefix(f"{world.delay}/")).click()
+        window.wait("main tbody tr", "x-markup")
+        main = window.text("main")
+        assert "canary" not in main
+        assert ("customer-7" in main, MARKUP in main, "00 ff" in main) == (sees, sees, sees)
+        assert "12345678901234567890" not in main, "nobody has asked for the value"
+        if sees:
+            window.wait("main button", "Show the value").click()
+            window.wait("pre", '"number": 12345678901234567890,\n')
+        else:
+            assert window.all("main section button") == []
+        window.go(f"#rejected/{world.delay}/MAX_DELAY_EXCEEDED")
+        row = window.wait("section tbody tr", rejected)
+        row.find_element("css selector", "[data-label=Record] a").click()
+        window.wait("h1", f"Rejected of {world.delay}")
+        window.wait("main tbody tr", "delay-error")
+        assert "canary" not in window.text("main")
+        if sees:
+            window.wait("main button", "Show the value").click()
+            window.wait("main p", "the beginning of 4.9 KiB")
+        assert window.all("main img") == []
+        window.wait("#session button", "Sign out").click()
+    window.go("#topics")

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 from index.errors import ConfigError
 from index.named.receipts import Matched
 from index.protocol.headers import Headers
+from index.protocol.record import Record
 from sidecar.config.model import Config
 from sidecar.engine.ownership.status import PartitionState, PartitionStatus
 from sidecar.http.api.application import application
@@ -135,6 +136,8 @@ class FakeOperations(Operations):
         self.partitions = partitions
         self.before: Callable[[], None] = lambda: None
         self.wanted: ScheduleFilter | None = None
+        self.content = Record(b"canary", b"canary", [("c", b"canary")], 1_000)
+        self.asked_due_ms: int | None = None
         self.controls: list[tuple[str, ControlOrder | QueryOrder]] = []
         self.dry_runs: list[tuple[str, QueryOrder, str]] = []
         self.rejections: list[RejectedRecord] = []
@@ -201,6 +204,20 @@ class FakeOperations(Operations):
             raise ConfigError(f"{topic} has no partition {partition}")
         fate = Fate.PENDING if offset < 10 else Fate.UNKNOWN
         return LookupAnswer(topic=topic, partition=partition, offset=offset, fate=fate)
+
+    def record(self, topic: str, partition: int, offset: int, due_ms: int | None = None) -> Record:
+        self.before()
+        self.asked_due_ms = due_ms
+        if partition >= self.partitions or offset >= 10:
+            raise ConfigError(f"{topic}/{partition}/{offset}: there is no such record")
+        return self.content
+
+    def rejected_record(self, topic: str, partition: int, offset: int) -> Record:
+        self._fail()
+        found = next((each for each in self.rejections if each.place == (partition, offset)), None)
+        if found is None or found.source.topic != topic:
+            raise ConfigError(f"{topic}: no record lies there")
+        return Record(found.key, found.value, found.headers, found.rejected_ms)
 
     def find(self, topic: str, deliver_id: bytes) -> IdAnswer:
         self.before()

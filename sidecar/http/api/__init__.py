@@ -2,7 +2,8 @@
 
 Paths
 -----
-Status, pending records and look-ups (:mod:`sidecar.http.api.questions`), pending schedules one by one
+Status, pending records, look-ups and routers (:mod:`sidecar.http.api.questions`), the headers and the value of one
+record (:mod:`sidecar.http.api.content`), pending schedules one by one
 (:mod:`sidecar.http.api.schedules`), rejected records, which can be driven again (:mod:`sidecar.http.api.rejected`),
 records for delay topics (:mod:`sidecar.http.api.records`), policies (:mod:`sidecar.http.api.policies`), pause, resume
 and drain (:mod:`sidecar.http.api.switches`).
@@ -50,7 +51,8 @@ Answers
 -------
 An error is problem JSON (RFC 9457) with the id of the request. Its text is written for callers; the router's log has
 internal errors under that id, and the answer never has them. Each request is the event ``admin_request`` in the log,
-with role, digest and status, and without token, query or body.
+with role, digest and status, and without token, query or body. It is logged at the level ``info`` for changes and for
+the headers and the value of a record, and at ``debug`` for all other questions.
 
 Rejected
 --------

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 import sidecar
 from sidecar.http import problems
-from sidecar.http.api import bodies, group, policies, questions, records, rejected, schedules, switches
+from sidecar.http.api import bodies, content, policies, questions, records, rejected, schedules, switches
 from sidecar.http.api.backend import Backend
 from sidecar.http.guard import DOCUMENT, role_for
 from sidecar.http.problems import Problem, Refusal
@@ -29,7 +29,7 @@ def application(backend: Backend) -> FastAPI:
     """Return the application that answers requests which have passed the guard."""
     # FastAPI's own pages are off: they load scripts from elsewhere.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    routers = [each.routes(backend) for each in (questions, group, schedules, records, rejected, policies, switches)]
+    routers = [each.routes(backend) for each in (questions, content, schedules, records, rejected, policies, switches)]
     api = APIRouter(prefix=PREFIX, generate_unique_id_function=_name)
     for router in routers:
         api.include_router(router)

@@ -1,4 +1,4 @@
-"""Paths of questions: status, pending records, look-ups, the caller itself, and the silence of the brokers."""
+"""Paths of questions: status, pending records, look-ups, routers, the last hour, the caller, and the brokers."""
 
 from typing import Annotated, Final
 
@@ -16,6 +16,8 @@ from sidecar.operations.status.answers import (
     StatusAnswer,
     TopicAnswer,
 )
+from sidecar.operations.watching.history import HistoryAnswer
+from sidecar.operations.watching.routers import RoutersAnswer
 
 MOST_COUNTED: Final = 50_000
 
@@ -23,9 +25,10 @@ _MostCounted = Annotated[int, Query(ge=1, le=MOST_COUNTED, description="Records 
 
 
 def routes(backend: Backend) -> APIRouter:
-    """Return the paths below ``/topics``, ``/caller`` and ``/brokers``."""
+    """Return the paths below ``/topics``, and ``/routers``, ``/history``, ``/caller`` and ``/brokers``."""
     router = APIRouter(tags=["questions"])
     operations = backend.operations
+    _add_group(router, backend)
 
     @router.get("/caller", response_model=CallerAnswer)
     async def get_caller(request: Request) -> Response:
@@ -85,3 +88,24 @@ def routes(backend: Backend) -> APIRouter:
         return bodies.whole(await backend.ask(operations.find, topic, id.encode()))
 
     return router
+
+
+def _add_group(router: APIRouter, backend: Backend) -> None:
+    """Add the paths about the routers of the group: each by its last report, and the last hour of all together."""
+    operations = backend.operations
+
+    @router.get("/routers", response_model=RoutersAnswer)
+    async def list_routers() -> Response:
+        """Routers of the group: version, host, start, CPU, memory and partitions of each."""
+        return bodies.whole(await backend.ask(operations.routers))
+
+    @router.get("/history", response_model=HistoryAnswer)
+    async def get_history() -> Response:
+        """Last hour by minute, of all delay topics together: released, late, pending; from the router's memory."""
+        return bodies.whole(await backend.ask(operations.history))
+
+    @router.get("/topics/{topic}/history", response_model=HistoryAnswer)
+    async def get_topic_history(topic: TopicName) -> Response:
+        """Last hour by minute, of one delay topic."""
+        backend.require_topic(topic)
+        return bodies.whole(await backend.ask(operations.history, topic))

@@ -8,7 +8,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from index.errors import ClusterError, ClusterTrouble, DelayRouterError, FormatError, RefusedError
-from index.pending.progress import start_of
+from index.pending.progress import Position, start_of
+from index.protocol.record import Record
 from index.rules.rule_history import RuleHistory
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
@@ -52,17 +53,44 @@ class Finder:
         self, topic: DelayTopicConfig, partitions: int, wanted: ScheduleFilter, begin: PagePlace, most: int
     ) -> SchedulePage:
         """Return at most ``most`` pending schedules from ``begin`` on; a page before the last may have fewer."""
-        # The ids are asked for on each page: caches of a deleted topic do not hold for a new topic of its name.
-        ids = topic_ids(self._admin, [topic.name, topic.state])
-        if ids[topic.name] is None:
-            raise RefusedError(f"delay topic {topic.name} does not exist; create it: delay-router init")
-        incarnation = Incarnation(topic.name, ids[topic.name], ids[topic.state])
-        asked = _Asked(topic, incarnation, partitions, wanted, begin, most)
-        return self._readers.read(incarnation, partial(self._page, asked))
+        asked = _Asked(topic, self._incarnation(topic), partitions, wanted, begin, most)
+        return self._readers.read(asked.incarnation, partial(self._page, asked))
+
+    def record(self, topic: DelayTopicConfig, place: Position, partition: int) -> Record | None:
+        """Return the record at an offset; None where it is gone from the delay topic and kept nowhere.
+
+        ``place`` has the due time of a schedule that is pending in a bucket, for which alone the due time matters.
+        """
+        asked = _Asked(topic, self._incarnation(topic), 0, ScheduleFilter(topic.name), PagePlace(partition), 1)
+        return self._readers.read(asked.incarnation, partial(self._record, asked, place))
 
     def close(self) -> None:
         """Close the consumers; a page that is under way closes its own when it ends."""
         self._readers.close()
+
+    def _incarnation(self, topic: DelayTopicConfig) -> Incarnation:
+        # The ids are asked for each time: caches of a deleted topic do not hold for a new topic of its name.
+        ids = topic_ids(self._admin, [topic.name, topic.state])
+        if ids[topic.name] is None:
+            raise RefusedError(f"delay topic {topic.name} does not exist; create it: delay-router init")
+        return Incarnation(topic.name, ids[topic.name], ids[topic.state])
+
+    def _record(self, asked: _Asked, place: Position, readers: Readers) -> Record | None:
+        partition, offset = asked.begin.partition, place.offset
+        stored = StoredPartition(readers, asked.topic, asked.incarnation, partition, self._known)
+        start, end = stored.log_range()
+        if offset >= end:
+            return None
+        record = stored.records([offset])[offset] if offset >= start else None
+        if record is not None:
+            return record
+        try:
+            state = self._state(asked, stored, partition)
+            held = next((each.record for each in state.held if each.offset == offset), None)
+            bucket = state.bucket_at(offset)
+            return held if bucket is None or held is not None else stored.in_segment(bucket, place)
+        except FormatError as error:
+            raise DelayRouterError(f"{asked.topic.name}/{partition}: {error}") from error
 
     def _page(self, asked: _Asked, readers: Readers) -> SchedulePage:
         allowance, found, begin = Allowance(), list[Pending](), asked.begin

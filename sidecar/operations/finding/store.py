@@ -9,9 +9,10 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from index.buckets.bucket import SegmentRef
+from index.buckets.bucket import Manifest, Placement, SegmentRef
 from index.errors import ClusterError, FormatError
 from index.named.id_pages import IdPage, IdPageRef
+from index.pending.progress import Position
 from index.protocol.record import Record
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
@@ -112,6 +113,14 @@ class StoredPartition:
             self._known.segments.keep(key, entries, len(entries))
         return entries
 
+    def in_segment(self, bucket: Manifest, place: Position) -> Record | None:
+        """Return a record that the delay topic has no longer; None where no segment has it either."""
+        for ref in bucket.segments:
+            if ref.placement is Placement.INLINE and ref.first <= place <= ref.last:
+                entries = self.segment(ref) or ()
+                return next((record for due_ms, offset, record in entries if (due_ms, offset) == place), None)
+        return None
+
     def id_page(self, ref: IdPageRef) -> IdPage | None:
         """Return a page of ids; None when it is gone, or another record is at its place."""
         key = self._incarnation, self._partition, ref
@@ -135,13 +144,17 @@ class StoredPartition:
 
         Without ``to_offset`` the range ends where the partition does.
         """
-        start, end = self._readers.log_range(self._log)
+        start, end = self.log_range()
         to_offset = end if to_offset is None else min(to_offset, end)
         return self._readers.records.scan(*self._log, max(start, from_offset), to_offset)
 
     def log_start(self) -> int:
         """Return the first offset that the delay partition still has."""
-        return self._readers.log_range(self._log)[0]
+        return self.log_range()[0]
+
+    def log_range(self) -> tuple[int, int]:
+        """Return that first offset, and the offset behind the last committed record."""
+        return self._readers.log_range(self._log)
 
 
 R = TypeVar("R", bound=Readers)

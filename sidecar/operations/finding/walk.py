@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from index.buckets.bucket import Manifest, Placement
+from index.buckets.bucket import Manifest
 from index.named.id_pages import Sought
 from index.named.names import hash_of
 from index.pending.progress import BEFORE_ALL, Position
@@ -144,7 +144,7 @@ class Walk:
             for (due_ms, offset), bucket in some:
                 if self._is_full():
                     return PagePlace(self.partition, is_held=False, offset=offset)
-                record = read.get(offset) or self._in_segment(bucket, Position(due_ms, offset))
+                record = read.get(offset) or self.stored.in_segment(bucket, Position(due_ms, offset))
                 if record is not None:
                     self._judge(offset, record, due_ms)
             self.allowance.spend(len(some))
@@ -152,14 +152,6 @@ class Walk:
         if self.blocks and self.wanted.deliver_id is not None and self.stored.log_start() <= unsealed_from:
             return self._by_id(self.blocks, self.wanted.deliver_id, unsealed_from)
         return self._log(unsealed_from)
-
-    def _in_segment(self, bucket: Manifest, place: Position) -> Record | None:
-        """Return a record that the delay topic has no longer; None where no segment has it either."""
-        for ref in bucket.segments:
-            if ref.placement is Placement.INLINE and ref.first <= place <= ref.last:
-                entries = self.stored.segment(ref) or ()
-                return next((record for due_ms, offset, record in entries if (due_ms, offset) == place), None)
-        return None
 
     def _by_id(self, blocks: IdBlocks, deliver_id: bytes, from_offset: int) -> PagePlace | None:
         """Take the records of the id by offset; return the place of the next page, None when nothing is left."""

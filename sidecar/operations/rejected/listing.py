@@ -5,8 +5,10 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka.admin import AdminClient
 
+from index.protocol.record import Record
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
+from sidecar.kafka.reading.handed_over import readable_headers
 from sidecar.operations.rejected.log import RejectedLog
 from sidecar.operations.rejected.records import Mark, RejectedRecord, read
 from sidecar.operations.rejected.selection import RejectedSelection, id_names
@@ -76,6 +78,20 @@ def page(
             if next_offset is not None:
                 return RejectedPage(reading.found, (partition, next_offset))
     return RejectedPage(reading.found, None)
+
+
+def record_at(config: Config, admin: AdminClient, topic: DelayTopicConfig, place: Position) -> Record | None:
+    """Return the rejected record of a delay topic with all its headers; None where there is none at that place."""
+    partition, offset = place
+    with RejectedLog(config, admin, topic.rejected, time.monotonic() + READ_FOR_S) as log:
+        if offset not in log.committed().get(partition, ()):
+            return None
+        for message in log.scan({partition: range(offset, offset + 1)}):
+            rejected = read(message, id_names(topic))
+            # Delay topics may share a rejected topic.
+            if isinstance(rejected, RejectedRecord) and rejected.source.topic == topic.name:
+                return Record(rejected.key, rejected.value, readable_headers(message), rejected.rejected_ms)
+    return None
 
 
 class _Reading:

@@ -25,9 +25,12 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from index.buckets.target_counts import MOST_TARGETS
 from index.errors import ConfigError
 from index.partition.survey import BOUNDS_MS, HOUR_MS, MINUTE_MS, each_step
+from index.pending.progress import Position
+from index.protocol.record import Record
 from index.protocol.schedule import ATTEMPT_LABELS, Attempted
 from index.rules.retrying import Retry, ladder
 from sidecar import clock
+from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.config.retry import RetryConfig
 from sidecar.engine.ownership.status import PartitionState, PartitionStatus
@@ -53,7 +56,7 @@ from sidecar.operations.status.answers import (
 from sidecar.operations.status.id_search import IdSearch
 from sidecar.operations.status.lookup import Lookup
 from sidecar.operations.status.report_reader import Reports
-from sidecar.operations.status.reports import Reported, Vitals, best, targets_of
+from sidecar.operations.status.reports import Reported, Vitals, best, recent_lateness, targets_of
 from sidecar.policies.table import Policies, effective
 
 PARTITIONS_FOR_S: Final = 10.0
@@ -134,20 +137,21 @@ class GroupInquiries:
         configured = self._config.require_delay_topic(topic)
         count = self._partition_counts([configured.name])[configured.name]
         reported, _ = self._reported()
-        found = {each.status.partition: each.status for each in best(_of_topic(reported, topic)).values()}
+        found = {
+            each.status.partition: each.status
+            for each in best([each for each in reported if each.status.topic == topic]).values()
+        }
         counted = {number: status for number, status in found.items() if status.by_due and status.ready}
         unserved = sorted({*range(count), *found} - counted.keys())
         return pending_answer(topic, counted.values(), unserved)
 
     def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
         """Return the fate of one record."""
-        configured = self._config.require_delay_topic(topic)
-        count = self._partition_counts([topic])[topic]
-        if not 0 <= partition < count:
-            raise ConfigError(f"{topic}/{partition}: the delay topic has {count} partitions, from 0 on")
-        if offset < 0:
-            raise ConfigError(f"{topic}/{partition}/{offset}: offsets begin at 0")
-        return self._lookup.of(configured, partition, offset)
+        return self._lookup.of(self._topic_with(topic, partition, offset), partition, offset)
+
+    def record(self, topic: str, partition: int, offset: int, due_ms: int) -> Record | None:
+        """Return one record; None where it is gone."""
+        return self._finder.record(self._topic_with(topic, partition, offset), Position(due_ms, offset), partition)
 
     def find(self, topic: str, deliver_id: bytes) -> IdAnswer:
         """Return everything that was found of an id."""
@@ -184,6 +188,15 @@ class GroupInquiries:
             reported += [Reported(status, self._instance, clock.now_ms(), _NEWEST) for status in own]
             kernels = {**kernels, self._instance: self._kernel}
         return reported, kernels
+
+    def _topic_with(self, topic: str, partition: int, offset: int) -> DelayTopicConfig:
+        configured = self._config.require_delay_topic(topic)
+        count = self._partition_counts([topic])[topic]
+        if not 0 <= partition < count:
+            raise ConfigError(f"{topic}/{partition}: the delay topic has {count} partitions, from 0 on")
+        if offset < 0:
+            raise ConfigError(f"{topic}/{partition}/{offset}: offsets begin at 0")
+        return configured
 
     def _partition_counts(self, topics: Sequence[str]) -> dict[str, int]:
         now_s = time.monotonic()
@@ -227,15 +240,6 @@ class GroupInquiries:
         for place, end in ends.items():
             answers[place] = last_answer(last[place], end.offset if isinstance(end, LogOffset) else None, now)
         return answers
-
-
-def _of_topic(reported: Iterable[Reported], topic: str) -> list[Reported]:
-    return [each for each in reported if each.status.topic == topic]
-
-
-def recent_lateness(statuses: Iterable[PartitionStatus]) -> list[int]:
-    """Return the sums of the lateness counts over the partitions that report them."""
-    return [sum(column) for column in zip(*(each.lateness for each in statuses if each.lateness), strict=True)]
 
 
 def retries_answer(retry: Retry, found: Iterable[Reported], partitions: Iterable[int]) -> RetriesAnswer:

@@ -293,3 +293,8 @@ def targets_of(status: PartitionStatus) -> tuple[dict[str, int], int]:
     named = dict(status.by_target)
     others = named.pop(OTHERS, 0)
     return named, others
+
+
+def recent_lateness(statuses: Iterable[PartitionStatus]) -> list[int]:
+    """Return the sums of the lateness counts over the partitions that report them."""
+    return [sum(column) for column in zip(*(each.lateness for each in statuses if each.lateness), strict=True)]

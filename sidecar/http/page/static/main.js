@@ -10,6 +10,7 @@ import * as cancel from "./view-cancel.js";
 import * as find from "./view-find.js";
 import * as pending from "./view-pending.js";
 import * as policies from "./view-policies.js";
+import * as record from "./view-record.js";
 import * as rejected from "./view-rejected.js";
 import * as retries from "./view-retries.js";
 import * as routers from "./view-routers.js";
@@ -17,9 +18,9 @@ import * as schedule from "./view-schedule.js";
 import * as topic from "./view-topic.js";
 import * as topics from "./view-topics.js";
 
-const VIEWS = { topics, topic, retries, pending, cancel, find, rejected, policies, routers, schedule };
+const VIEWS = { topics, topic, retries, pending, cancel, find, rejected, record, policies, routers, schedule };
 // The link of a view that has none of its own.
-const PARENTS = { topic: "topics", retries: "topics", cancel: "pending" };
+const PARENTS = { topic: "topics", retries: "topics", cancel: "pending", record: "rejected" };
 const SCHEDULE = "schedule";
 const UNAUTHORIZED = 401;
 // Beyond it numbers are called old.
@@ -140,7 +141,7 @@ function draw() {
 function signedIn(name, view) {
   at("sign-in").hidden = true;
   at("nav").hidden = at("session").hidden = at("main").hidden = false;
-  at("role").textContent = caller.sees_payload ? `${caller.role}, sees keys` : caller.role;
+  at("role").textContent = caller.sees_payload ? `${caller.role}, sees payload` : caller.role;
   document.title = `${view.title} · Delay router`;
   for (const link of at("nav").children) {
     link.hidden = (link.hash === `#${SCHEDULE}`) !== (caller.role === "produce");
@@ -198,6 +199,22 @@ async function carryOut(change) {
   return true;
 }
 
+/** Fetch the value of the record that is shown, which nobody sees before they ask for it. */
+async function showValue({ path }) {
+  const asker = shown;
+  try {
+    const { value } = await ask(path);
+    if (shown !== asker) return;
+    asker.data.content.value = value;
+    tell("trouble", "");
+    draw();
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    if (error.status === UNAUTHORIZED) signedOut("The router does not know this token any more.");
+    else tell("trouble", error.message);
+  }
+}
+
 /** Show the same list otherwise, from the numbers that are here. */
 function wish(changes) {
   history.replaceState(null, "", addressWith(location.hash || "#topics", changes));
@@ -212,6 +229,7 @@ function onClick(event) {
   if (asked) void carryOut(asked);
   if (pressed?.dataset.do === "nothing") at("sure").close("no");
   if (pressed?.dataset.do === "sort") wish(turned(wishesOf(addressed().asked), pressed.dataset.by, pressed.dataset.beginsDown !== undefined));
+  if (pressed?.dataset.do === "show-value") void showValue(pressed.dataset);
   if (pressed?.dataset.do === "forget") signedOut("");
   if (pressed?.dataset.do === "skip") {
     event.preventDefault();

@@ -5,6 +5,7 @@ import { element } from "./dom.js";
 import { dated, span } from "./format.js";
 import { recordLink } from "./links.js";
 import { badge, table } from "./parts.js";
+import { contentOf, pathOf, recordPanel } from "./record.js";
 
 export const title = "Find a record";
 // A look-up reads the state topic: it is made once, not every two seconds.
@@ -26,10 +27,10 @@ export function addressOfNamed(form) {
   return `#find?${new URLSearchParams(given)}`;
 }
 
-/** The address is `#find/topic/partition/offset`, or `#find?topic=…&id=…&key=…`. */
+/** The address is `#find/topic/partition/offset?due=…`, where the due time may be left out, or `#find?topic=…&id=…&key=…`. */
 export async function load([topic, partition, offset], asked) {
   const names = (await ask("/topics")).topics.map((each) => each.topic);
-  if (offset !== undefined) return { names, named: {}, ...(await atPlace(topic, partition, offset)) };
+  if (offset !== undefined) return { names, named: {}, ...(await atPlace(topic, partition, offset, asked.get("due") ?? "")) };
   const named = Object.fromEntries(asked);
   if (!named.topic || !(named.id || named.key)) return { names, named, place: "" };
   const places = await placesOf(named);
@@ -51,11 +52,12 @@ async function placesOf({ topic, id, key }) {
   return Object.assign(places, { unread: next === null ? [] : ["more may be pending: see Pending"] });
 }
 
-async function atPlace(topic, partition, offset) {
+async function atPlace(topic, partition, offset, due = "") {
   const place = `${topic}/${partition}/${offset}`;
-  const path = `/topics/${encodeURIComponent(topic)}/partitions/${encodeURIComponent(partition)}/records/${encodeURIComponent(offset)}`;
+  const path = pathOf(topic, partition, offset);
   try {
-    return { place, found: await ask(path) };
+    const [found, content] = await Promise.all([ask(path), contentOf(path, due)]);
+    return { place, found, content };
   } catch (error) {
     // What is wrong with the place belongs beside it; all else is told as anywhere.
     if (error instanceof ApiError && [404, 422].includes(error.status)) return { place, problem: error.message };
@@ -63,7 +65,7 @@ async function atPlace(topic, partition, offset) {
   }
 }
 
-export function render({ names, named, places, place, found, problem }, { seesPayload }) {
+export function render({ names, named, places, place, found, content, problem }, { seesPayload }) {
   return element(
     "div",
     {},
@@ -95,6 +97,7 @@ export function render({ names, named, places, place, found, problem }, { seesPa
     ),
     places ? placesTable(places, named) : null,
     found ? answer(found) : null,
+    content ? recordPanel(content, seesPayload) : null,
   );
 }
 

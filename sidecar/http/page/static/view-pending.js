@@ -102,7 +102,7 @@ const schedulesTable = (topic, { schedules, next_from: from }, mayChange, seesPa
   table(
     `Pending in ${topic}`,
     [
-      ["At", "", ({ partition, offset }) => element("a", { href: `#find/${encodeURIComponent(topic)}/${partition}/${offset}` }, `${partition}/${offset}`)],
+      ["At", "", ({ partition, offset, due_ms: due }) => element("a", { href: `#find/${encodeURIComponent(topic)}/${partition}/${offset}?due=${due}` }, `${partition}/${offset}`)],
       ["Due", "", ({ due_ms: due }) => dated(due)],
       ["To", "wide", ({ targets }) => targets.join(", ")],
       ["Id", "wide", ({ id }) => id ?? nothing()],

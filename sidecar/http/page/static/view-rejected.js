@@ -31,7 +31,7 @@ export function render({ names, topic, counted, code, page }, { mayChange }) {
     element("h1", {}, `Rejected of ${topic}`),
     codesTable(topic, counted, mayChange),
     counted.is_whole ? null : element("p", { class: "small" }, "Of the newest records in the rejected topic; older ones lie there, too."),
-    page ? element("section", {}, element("h2", {}, code), recordsTable(code, page), next(topic, code, page)) : null,
+    page ? element("section", {}, element("h2", {}, code), recordsTable(topic, code, page), next(topic, code, page)) : null,
   );
 }
 
@@ -63,11 +63,12 @@ function redriveButton(topic, { code, records, redriven }) {
   );
 }
 
-const recordsTable = (code, { records }) =>
+const recordsTable = (topic, code, { records }) =>
   table(
     `Records with ${code}`,
     [
       ["Came from", "", ({ source }) => element("a", { href: `#find/${source.split("/").map(encodeURIComponent).join("/")}` }, source)],
+      ["Record", "", ({ partition, offset }) => element("a", { href: `#record/${encodeURIComponent(topic)}/${partition}/${offset}` }, `${partition}/${offset}`)],
       ["Rejected", "", ({ rejected_ms: at }) => dated(at)],
       ["Id", "wide", ({ id }) => id ?? element("span", { class: "faint" }, "–")],
       ["Driven again", "", driven],

@@ -60,6 +60,8 @@ def test_off_by_default_and_on_loopback(tmp_path: Path) -> None:
         ),
         ({"record_link": "ftp://c.example/{topic}"}, "in braces: {offset}, {partition}, {topic}"),
         ({"page": True}, "admin.page: has no effect without token_file"),
+        ({"masked_headers": ["x-[ab]"]}, "'x-[ab]' is no name of a header; * stands for any text"),
+        ({"masked_headers": [""]}, "'' is no name of a header"),
     ],
 )
 def test_refused(tmp_path: Path, keys: dict[str, Any], told: str) -> None:
@@ -87,6 +89,8 @@ def test_refused(tmp_path: Path, keys: dict[str, Any], told: str) -> None:
             "topic_link": "http://localhost:8080/ui/topics/{topic}",
             "record_link": "https://c.example/topics/{topic}?p={partition}&o={offset}#{topic}",
         },
+        {"masked_headers": ["*Token*", "x-?"]},
+        {"masked_headers": []},
         {"allowed_hosts": ["router.example", "fd00::1", "192.0.2.1"]},
     ],
 )

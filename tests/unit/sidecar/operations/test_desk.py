@@ -166,8 +166,10 @@ WITHOUT_HTTP = {
     "history",
     "attempts",
     "routers",
+    "record",
     "rejected_codes",
     "rejected_counts",
+    "rejected_record",
     "replace_policy",
     "replace_schedules",
 }

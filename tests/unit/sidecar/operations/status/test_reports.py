@@ -19,7 +19,6 @@ from sidecar.operations.status.inquiries import (
     last_answer,
     partition_answer,
     pending_answer,
-    recent_lateness,
     retries_answer,
 )
 from sidecar.operations.status.reports import (
@@ -32,6 +31,7 @@ from sidecar.operations.status.reports import (
     best,
     decode_report,
     encode_report,
+    recent_lateness,
     report_key,
     targets_of,
     with_vitals,
