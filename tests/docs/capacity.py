@@ -1,4 +1,4 @@
-"""Computes the tables of capacities in OPERATIONS.md from the formulas above it.
+"""Computes the tables of capacities in OPERATIONS.md and in the chart's README, as ``delay-router plan`` does.
 
 ``python -m tests.docs.capacity`` writes them anew, and a test fails if they are old.
 """
@@ -11,6 +11,7 @@ from tests.docs.documents import table_of, with_table
 from tests.support.paths import ROOT
 
 FILE: Final = ROOT / "OPERATIONS.md"
+CHART_FILE: Final = ROOT / "helm" / "delay-router" / "README.md"
 
 VALUE_BYTES: Final = 200
 PARTITIONS: Final = 4
@@ -19,6 +20,9 @@ OUTAGE_S: Final = 600
 
 RATES: Final = (1_000, 10_000, 50_000)
 PENDING: Final = (1_000_000, 10_000_000, 100_000_000)
+
+_STEP_BYTES: Final = 256 * MIB
+"""Requests and limits of memory are multiples of it."""
 
 _MS_PER_S: Final = 1_000
 _DAY_S: Final = 86_400
@@ -59,6 +63,24 @@ def tables() -> str:
     return f"{table_of(rates, of_rates)}\n{table_of(of_each, of_pending)}"
 
 
+def resources() -> str:
+    """Return a table of the chart's value ``resources`` for each number of pending records.
+
+    The request leaves out the largest fetch, which unpacks to so much only if a producer intends it.
+    """
+    rows = []
+    for pending in PENDING:
+        need = memory(_load(RATES[0], pending // RATES[0]), PARTITIONS)
+        request, limit = need.total_bytes - need.fetch_bytes, need.total_bytes
+        line = f"resources: {{requests: {{cpu: 500m, memory: {_mi(request)}}}, limits: {{memory: {_mi(limit)}}}}}"
+        rows.append((f"{pending // 1_000_000} M", f"{-(-limit // MIB):,} MiB", f"`{line}`"))
+    return table_of(("pending records of a process", "at most", "value"), rows)
+
+
+def _mi(size_bytes: int) -> str:
+    return f"{-(-size_bytes // _STEP_BYTES) * _STEP_BYTES // MIB}Mi"
+
+
 def _load(rate_s: int, delay_s: int) -> Load:
     return Load(rate_s, delay_s * _MS_PER_S, VALUE_BYTES, PARTITIONS, BROKERS)
 
@@ -86,5 +108,11 @@ def updated(text: str) -> str:
     return with_table(text, "capacity", tables())
 
 
+def chart_updated(text: str) -> str:
+    """Return the chart's README with this table in place of its own."""
+    return with_table(text, "memory", resources())
+
+
 if __name__ == "__main__":
     FILE.write_text(updated(FILE.read_text(encoding="utf-8")), encoding="utf-8")
+    CHART_FILE.write_text(chart_updated(CHART_FILE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -153,6 +153,8 @@ def test_each_event_of_the_log_has_a_meaning_and_each_trouble_an_entry_in_the_ru
 def test_the_tables_of_capacities_follow_from_the_formulas() -> None:
     text = capacity.FILE.read_text(encoding="utf-8")
     assert text == capacity.updated(text), "run: python -m tests.docs.capacity"
+    chart = capacity.CHART_FILE.read_text(encoding="utf-8")
+    assert chart == capacity.chart_updated(chart), "run: python -m tests.docs.capacity"
     measured = (ROOT / "BENCHMARKS.md").read_text(encoding="utf-8")
     for rate in (DUE_A_SECOND, INCOMING_A_SECOND, OVERDUE_A_SECOND):
         assert f"{rate:,}" in text
