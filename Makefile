@@ -208,6 +208,9 @@ bench-growth: venv ## Many partitions of few records each: lateness, commits, me
 bench-ops: venv ## Policies, admin API, the page, rate limits and a rolling restart, each beside a load (RECORDS=1000000, OPTIONS=--quick)
 	@$(BIN)/python -m tests.bench policy admin page limited rolling $(if $(RECORDS),--records $(RECORDS)) $(OPTIONS)
 
+bench-page: venv ## The page: first view of 300 topics, CPU of the router and lateness beside it at 10 M pending (RECORDS=1000000, OPTIONS=--quick)
+	@$(BIN)/python -m tests.bench page $(if $(RECORDS),--records $(RECORDS)) $(OPTIONS)
+
 bench-named: venv ## Cancels, receipts, finding and series, at 10 M pending (RECORDS=1000000 to try out, OPTIONS=--quick)
 	@$(BIN)/python -m tests.bench cancels finding receipts series without-id $(if $(RECORDS),--records $(RECORDS)) $(OPTIONS)
 

@@ -2,28 +2,20 @@
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
-from index.protocol.recurring import Occurrence, Recurrence
-from sidecar.config.model import Config
 from sidecar.http.api.server import AdminApi
-from sidecar.operations.finding.wanted import Pending, ScheduleFilter, SchedulePage
-from sidecar.operations.schedules import schedules_answer
-from sidecar.operations.status.answers import PartitionAnswer, SchedulesAnswer, StatusAnswer, TopicAnswer
+from sidecar.operations.finding.wanted import ScheduleFilter
 from tests.page.browser import Browser, browser
-from tests.support.admin_api import OPERATE, FakeOperations
+from tests.page.many import TOPICS, Many, many_topics
+from tests.support.admin_api import OPERATE
 
-TOPICS: Final = 300
 ALL: Final = f"tbody tr:nth-child({TOPICS})"
 """The last row: the driver takes long to look at each."""
-
-DUE_MS: Final = 1_893_486_600_000
-"""2030-01-01 09:30 in Berlin, a Tuesday."""
 
 LINKS: Final = {
     "topic_link": "https://c.example/topics/{topic}",
@@ -34,41 +26,12 @@ FIRST_VIEW_S: Final = 10.0
 """Far more than the aim of 1 s, which `tests.bench.page` measures: this machine may be busy."""
 
 
-class Many(FakeOperations):
-    """Operations with TOPICS delay topics; number 7 is not served, and of number 9 records are held.
-
-    The schedules of each recur.
-    """
-
-    turn = 0
-
-    def status(self, topic: str = "") -> StatusAnswer:
-        wanted = (each for each in enumerate(self.topics) if topic in ("", each[1]))
-        return StatusAnswer(topics=tuple(self._topic(*each) for each in wanted), instances=("one",))
-
-    def schedules(self, wanted: ScheduleFilter, begin: str, most: int, upcoming: int = 0) -> SchedulesAnswer:
-        self.wanted = wanted
-        recurrence = Recurrence(cron="30 9 * * 1-5", zone="Europe/Berlin", occurrence=Occurrence(3, 8, DUE_MS))
-        found = Pending(DUE_MS, 0, 7, ("out",), b"report", 3, None, None, recurrence)
-        return schedules_answer(wanted.topic, SchedulePage([found], None), upcoming)
-
-    def _topic(self, number: int, name: str) -> TopicAnswer:
-        state = "unserved" if number == 7 else "active"
-        # The order by pending records changes with each answer.
-        pending = (number * 7 + self.turn) % TOPICS
-        partitions = tuple(
-            PartitionAnswer(partition=each, state=state, instance="one", pending=pending, held=5 * (number == 9))
-            for each in range(3)
-        )
-        return TopicAnswer(topic=name, pending=3 * pending, paused=False, drained=False, partitions=partitions)
-
-
 @pytest.fixture(scope="module")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Browser, Many]]:
     directory = tmp_path_factory.mktemp("lists")
     tokens = directory / "tokens"
     tokens.write_text(f"operate {OPERATE}\n")
-    config = _config(tokens)
+    config = many_topics(tokens, **LINKS)
     group = Many(config)
     serving = AdminApi(config, group)
     try:
@@ -80,12 +43,6 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Browser
             yield window, group
     finally:
         serving.stop()
-
-
-def _config(tokens: Path) -> Config:
-    topics = [{"name": f"{'eu' if n % 2 else 'us'}.topic-{n:03}", "default_target": "out"} for n in range(TOPICS)]
-    admin = {"listen": "127.0.0.1:0", "token_file": str(tokens), "page": True, **LINKS}
-    return Config.model_validate({"kafka": {"bootstrap.servers": "b:1"}, "admin": admin, "delay_topics": topics})
 
 
 @pytest.fixture

@@ -65,7 +65,6 @@ PARTITIONS_FOR_S: Final = 10.0
 FIRST_READ_S: Final = 10.0
 MOST_EXHAUSTED: Final = 10
 _NEWEST: Final = 1 << 62
-_NEVER_REPORTED: Final = "no router has reported it lately"
 _NOT_PUBLISHED: Final = "router.status_topic is empty: only its own router knows"
 
 Statuses = Callable[[], Sequence[PartitionStatus]]
@@ -126,8 +125,11 @@ class GroupInquiries:
         found = {place: each for place, each in best(reported).items() if place[0] in counts}
         there = {(name, number) for name, count in counts.items() for number in range(count)}
         unserved = self._unserved(there - found.keys(), now)
+        served: dict[str, list[Reported]] = {name: [] for name in counts}
+        for (name, _), each in found.items():
+            served[name].append(each)
         return StatusAnswer(
-            topics=tuple(self._topic(each.name, found, unserved, now) for each in configured),
+            topics=tuple(self._topic(name, served[name], unserved, now) for name in counts),
             instances=tuple(sorted(kernels)),
             kernels={name: kernel for name, kernel in sorted(kernels.items()) if kernel},
         )
@@ -209,9 +211,8 @@ class GroupInquiries:
             return {name: self._counts[name][1] for name in topics}
 
     def _topic(
-        self, topic: str, served: Mapping[Place, Reported], unserved: Mapping[Place, PartitionAnswer], now: int
+        self, topic: str, found: Sequence[Reported], unserved: Mapping[Place, PartitionAnswer], now: int
     ) -> TopicAnswer:
-        found = [each for place, each in served.items() if place[0] == topic]
         answers = [partition_answer(each, now) for each in found]
         answers += [each for place, each in unserved.items() if place[0] == topic]
         partitions = tuple(sorted(answers, key=lambda each: each.partition))
@@ -234,7 +235,7 @@ class GroupInquiries:
         if self._reports is None:
             return {place: unserved_answer(place[1], _NOT_PUBLISHED) for place in places}
         last = self._reports.last_told()
-        answers = {place: unserved_answer(place[1], _NEVER_REPORTED) for place in places}
+        answers = {place: unserved_answer(place[1], "no router has reported it lately") for place in places}
         latest = {place: OffsetSpec.latest() for place in answers.keys() & last.keys()}
         ends = offsets(self._admin, latest, IsolationLevel.READ_COMMITTED) if latest else {}
         for place, end in ends.items():
@@ -323,9 +324,8 @@ def last_answer(reported: Reported, log_end: int | None, now: int) -> PartitionA
     did = "stopped" if reported.status.state is PartitionState.STOPPED else "reported it last"
     lag = None if log_end is None else max(0, log_end - reported.status.cursor)
     why = f"no router has it: {reported.instance} {did}"
-    return partition_answer(reported, now).model_copy(
-        update={"state": UNSERVED, "why": why, "instance": "", "lag": lag, "held": 0}
-    )
+    unserved = {"state": UNSERVED, "why": why, "instance": "", "lag": lag, "held": 0}
+    return partition_answer(reported, now).model_copy(update=unserved)
 
 
 def pending_answer(topic: str, counted: Iterable[PartitionStatus], unserved: Iterable[int]) -> PendingAnswer:
