@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from index.partition.survey import BOUNDS_MS
+from index.protocol.headers import Headers
+from index.protocol.record import Record
 from sidecar.config.model import Config
 from sidecar.engine.ownership.status import PartitionState, PartitionStatus
 from sidecar.http.api.server import AdminApi
@@ -215,6 +217,8 @@ def shown() -> Iterator[Browser]:
         tokens.write_text(f"operate+payload {OPERATE}\n")
         config = _config(tokens)
         group = Group(config)
+        headers: Headers = [("deliver-at", b"1893456000000"), ("trace-id", b"4f1c99aa"), ("authorization", b"Bearer x")]
+        group.content = Record(b"customer-7", b'{"order": 4711}', headers, _now_ms() - 84_000_000)
         alice = group.by(ChangeOrigin("alice", "command", "ops-1"))
         alice.replace_policy(topic_scope(REMINDERS), {"paused": False, "max_delay": "7d"})
         alice.replace_policy(target_scope("audit"), {"records_per_second": 500})

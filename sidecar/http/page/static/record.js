@@ -22,10 +22,10 @@ export async function contentOf(path, due = "") {
 
 /** Headers, key and value; the value is asked for by a press of a button, and is `value` from then on. */
 export function recordPanel({ problem, key, headers, more_headers: more, value_bytes: size, valuePath, value }, seesPayload) {
-  if (problem) return element("section", { class: "panel" }, element("h2", {}, "Headers"), element("p", {}, problem));
+  if (problem) return element("section", { class: "panel record" }, element("h2", {}, "Headers"), element("p", {}, problem));
   return element(
     "section",
-    { class: "panel" },
+    { class: "panel record" },
     element("h2", {}, "Headers"),
     table(
       "Headers of the record",
