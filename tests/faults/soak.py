@@ -23,7 +23,7 @@ import click
 
 from tests.faults.lateness import LOW_MS, Fault, Lateness
 from tests.faults.proxy import ApiKey, Proxy
-from tests.faults.stage import SMALL_BUCKETS, FaultStage, Proxied, proxied
+from tests.faults.stage import FENCED_S, SMALL_BUCKETS, FaultStage, Proxied, proxied
 from tests.faults.usage import Usage
 from tests.integration.scenario import Load, now_ms, wait_until
 
@@ -126,7 +126,7 @@ class Soak:
     def _kill_broker(self) -> bool:
         node = self._rng.choice(self._running.cluster.nodes)
         node.kill()
-        time.sleep(self._rng.uniform(0, 3))
+        time.sleep(FENCED_S + self._rng.uniform(0, 3))
         node.start()
         self._in_sync()
         return True

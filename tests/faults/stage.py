@@ -31,6 +31,9 @@ SMALL_BUCKETS: dict[str, Any] = {
 }
 """Small buckets keep seal, load, merge and removal going all the time, so that faults meet them."""
 
+FENCED_S = 8.0
+"""Longer than the session of a broker. One that comes back earlier tears transactions (tests.faults.early_restart)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Proxied:

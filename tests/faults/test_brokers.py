@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from sidecar.dev.local_kafka import Node
-from tests.faults.stage import SMALL_BUCKETS, FaultStage, Proxied, settled
+from tests.faults.stage import FENCED_S, SMALL_BUCKETS, FaultStage, Proxied, settled
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Load
 
@@ -20,7 +20,7 @@ def test_a_broker_is_killed_and_comes_back(three_nodes: Proxied, replicated: Fau
     with _loaded(replicated, rng):
         for node in _shuffled(three_nodes, rng):
             node.kill()
-            time.sleep(rng.uniform(1, 4))
+            time.sleep(FENCED_S + rng.uniform(0, 3))
             node.start()
             three_nodes.cluster.wait_ready()
             time.sleep(2)
@@ -54,7 +54,7 @@ def test_a_broker_and_the_router_die_together(three_nodes: Proxied, replicated: 
             node.kill()
             router.kill()
             router.start()
-            time.sleep(rng.uniform(0, 3))
+            time.sleep(FENCED_S + rng.uniform(0, 3))
             node.start()
             three_nodes.cluster.wait_ready()
             router.wait_ready(90)
