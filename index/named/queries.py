@@ -16,7 +16,8 @@ the answer and the moment, and each record in front of the query is pending, or 
 
 Two kinds of schedules are cancelled by their places, because no predicate can tell them from others later: records that
 are held for their targets leave the state with the receipt; records that the router has appended behind the query and
-not read yet (:mod:`index.named.transit`) are masked, and the receipt names them.
+not read yet (:mod:`index.named.transit`) are masked, and the receipt names them. One that the rules of the moment
+reject is no schedule then, so it stays; other rules may hold when it is read, and accept it.
 
 A query is forgotten once S has reached its control and no bucket has a lower offset. Then nothing in front of it is
 pending, except held records, which it had no part in.

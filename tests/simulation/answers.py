@@ -10,7 +10,7 @@ begins in front of the control. A control that holds for one due time only may b
 the checker cannot tell which.
 
 A query cancels every schedule in front of it that matches and has not left. Its receipt tells their number, and names
-those that lie behind it.
+those that lie behind it. A record in transit that the rules of the moment reject stays owed.
 
 A moved schedule is also pending for the controls behind the move that the same transaction answers: it has no record
 yet, and it has the offset of the move. If a move reports that its schedule could not be written, the schedule stays.
@@ -24,6 +24,7 @@ from tests.simulation.violation import require
 from tests.simulation.world import REJECTED, Answer, Named, Produced, Transaction, Where
 
 DONE = {"cancel": "cancelled", "replace": "replaced", "move": "moved"}
+BY_QUERY = "the query at"
 NO_SCHEDULE = ("cancel", "move", "cancel-where")
 
 
@@ -143,7 +144,7 @@ class Answers:
         of_its_id = [
             each
             for offset, each in self._produced.items()
-            if self._is_in_front(each, answer.offset) and offset not in self._left
+            if self._is_in_front(each, answer.offset) and self._may_be_found(offset, log_start)
             if each.named and each.named.deliver_id == named.deliver_id and each.named.action not in NO_SCHEDULE
         ]
         pending = [each for each in of_its_id if each.offset not in rejected]
@@ -176,7 +177,7 @@ class Answers:
         again = self._passed_over & cancelled.keys()
         require(not again, f"{answer.offset} cancels {again}, which a control before it has not")
         passed_over = {each.offset for each in hit if not _is_conditional(each, named)} - cancelled.keys()
-        self._passed_over |= passed_over - self._stays - spared
+        self._passed_over |= passed_over - self._stays - spared - self.unwanted
         require(list(cancelled) == sorted(cancelled), f"{answer.offset}: not in the order of the log")
         found = bool(cancelled or taken)
         outcomes = {DONE[named.action]} if found else {"changed", "not-pending"}
@@ -209,7 +210,7 @@ class Answers:
             if offset not in self._left
             if self._is_in_front(each, answer.offset)
             if each.named is None or each.named.action not in NO_SCHEDULE
-            if (self._may_be_accepted(each) or _is_forged(each)) and self._matches(each, where)
+            if (self._may_be_accepted(each) or _is_judged_when_due(each)) and self._matches(each, where)
         ]
         certain = [each for each in hit if self._is_certain(each, log_start)]
         cancelled = {each["offset"]: each["due"] for each in says["cancelled"]}
@@ -223,12 +224,12 @@ class Answers:
         else:
             is_right = len(certain) <= matched <= len(hit)
             require(is_right, f"{answer.offset} says {matched}, not {len(certain)} to {len(hit)}")
-        self._left.update(dict.fromkeys((each.offset for each in certain), f"the query at {answer.offset}"))
-        self._left.update(dict.fromkeys(cancelled, f"the query at {answer.offset}"))
+        self._left.update(dict.fromkeys((each.offset for each in certain), f"{BY_QUERY} {answer.offset}"))
+        self._left.update(dict.fromkeys(cancelled, f"the receipt of {answer.offset}"))
         # The rules of the moment may reject a record in transit, and other rules may accept it when it is read.
         doubtful = [each.offset for each in hit if each not in certain and each.offset < answer.offset]
         self.doubtful |= dict.fromkeys(doubtful, answer.offset)
-        self.unwanted |= {each.offset for each in hit}
+        self.unwanted |= {each.offset for each in hit if each.offset < answer.offset} | cancelled.keys()
         self._left[answer.offset] = "its receipt"
 
     def _matches(self, record: Produced, where: Where) -> bool:
@@ -258,6 +259,14 @@ class Answers:
     def _is_certain(self, record: Produced, log_start: int) -> bool:
         """Say whether a control must find a record that has not left: it was neither trimmed nor rejected by a job."""
         return record.offset >= log_start and not self._may_be_rejected(record)
+
+    def _may_be_found(self, offset: int, log_start: int) -> bool:
+        """Say whether a control may find a record: it has not left, or it is gone from the log.
+
+        Nobody can tell whether a query has cancelled a record that is gone.
+        """
+        left = self._left.get(offset)
+        return left is None or (left.startswith(BY_QUERY) and offset < log_start)
 
     def _itself(self, control: Produced, due_ms: int | None, *, is_void: bool) -> None:
         """Follow the control itself: a cancel or move is done, and so is a replacement that replaces nothing."""
@@ -332,9 +341,15 @@ def _begins_at(record: Produced) -> int:
     return record.series.first
 
 
-def _is_forged(record: Produced) -> bool:
-    """Say whether a record claims to be an occurrence: the index cannot tell, and rejects it when it is due."""
-    return record.series is None and any(name == "deliver-series" for name, _ in record.headers)
+def _is_judged_when_due(record: Produced) -> bool:
+    """Say whether a record is a schedule until it is due, although it may be rejected then.
+
+    The index takes it for one if it claims to be an occurrence, or if it begins a series by cron. Only the first
+    occurrence of that series may be due too late.
+    """
+    if record.series is None:
+        return any(name == "deliver-series" for name, _ in record.headers)
+    return record.series.begins
 
 
 def _own(record: Produced) -> list[tuple[str, bytes | None]]:

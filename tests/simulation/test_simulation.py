@@ -47,6 +47,16 @@ def test_seeds_that_once_broke_a_guarantee(seed: int) -> None:
     Run(seed).play()
 
 
+@pytest.mark.parametrize("seed", [93172706726177, 201568608541719, 128611255641632, 139294463294823])
+def test_seeds_that_once_broke_a_query(seed: int) -> None:
+    """Plays seeds in which the router or the checker was once wrong about a query.
+
+    In their order: a schedule that two queries counted, a record in transit that the rules of the moment reject, a
+    record that is gone and had been cancelled, and the beginning of a series by cron.
+    """
+    Run(seed).play()
+
+
 def test_every_guarantee_holds_for_fresh_seeds(rng: random.Random) -> None:
     for seed in rng.sample(range(SEEDS, 2**32), FRESH_SEEDS):
         print(f"replay: python -m tests.simulation {seed}")

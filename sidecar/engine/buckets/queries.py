@@ -245,11 +245,10 @@ class _Counter:
         return size_bytes <= LARGE_BYTES
 
     def _matching(self, entries: Sequence[Entry[Scheduled]], reader: Records) -> Iterator[Position]:
-        where = self._query.where
         absent = [
             offset
             for _, offset, (schedule, _, record) in entries
-            if record is None and schedule.targets and where.needs_record(schedule)
+            if record is None and schedule.targets and self._needs_record(offset, schedule)
         ]
         read: dict[int, Record | None] = {}
         if absent:
@@ -260,6 +259,14 @@ class _Counter:
             matches = self._query.cancels(offset, schedule, record)
             if matches and cancelling(self._earlier, offset, schedule, record) is None:
                 yield Position(due_ms, offset)
+
+    def _needs_record(self, offset: int, schedule: Schedule) -> bool:
+        """Return whether only the record tells if the query cancels a schedule, or if an earlier one has."""
+        where = self._query.where
+        if where.needs_record(schedule):
+            return True
+        is_open = any(offset < each.offset and each.where.needs_record(schedule) for each in self._earlier)
+        return is_open and where.matches(schedule, None)
 
 
 def _sample(part: Unsealed[Payload], step: int) -> Iterator[Entry[Payload]]:

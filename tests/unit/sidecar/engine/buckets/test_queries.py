@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from index.errors import ClusterError, ClusterTrouble, RefusedError
+from index.named.queries import Queries, Query
 from index.named.receipts import Matched
 from index.partition.partition import PartitionIndex
 from index.pending.pending import Entry
@@ -88,6 +89,14 @@ def test_a_count_reads_the_headers_that_it_needs_and_holds_up_what_it_reads() ->
     assert not scene.queries.is_counting
     assert scene.answer() == QueryEffect([], Matched(2), 2)
     assert scene.queries.being_read == ()
+
+
+def test_a_record_is_read_where_only_its_header_tells_of_an_earlier_query() -> None:
+    scene = Scene()
+    scene.ledger.named.queries = Queries([Query(3, BY_HEADER, 2)])
+    assert scene.answer(CancelWhere("out")) is None
+    scene.ends()
+    assert scene.answer(CancelWhere("out")) == QueryEffect([], Matched(2), 2)
 
 
 def test_a_record_that_left_meanwhile_is_not_counted() -> None:
