@@ -124,17 +124,22 @@ class _One:
             retry = None if state is None or self._is_forgotten(state) else state.history.at(self._offset).retry
             return _counted(_dated(waits, held.record, indexed=True), held.schedule, retry, held.record)
         if record is None:
-            return self._unknown(self._why_gone(log_start))
+            return self._unknown(self._why_gone(log_start, state))
         if state is None:
             return _dated(self._unjudged("no router has served the partition yet"), record, indexed=False)
         if state.delay_topic_id != topic_id(self._admin, self._topic.name):
             return self._unknown("the delay topic was created again, and the state is about the old one")
         return _dated(self._by_state(record, state), record, indexed=self._offset < state.progress.cursor)
 
-    def _why_gone(self, log_start: int) -> str:
-        if self._offset < log_start:
-            return f"it is gone from the delay topic, which begins at offset {log_start}"
-        return "there is no record at this offset, but a mark of a transaction"
+    def _why_gone(self, log_start: int, state: StoredState | None) -> str:
+        if self._offset >= log_start:
+            return "there is no record at this offset, but a mark of a transaction"
+        gone = f"it is gone from the delay topic, which begins at offset {log_start}"
+        if state is None or state.bucket_at(self._offset) is None:
+            return gone
+        return (
+            f"{gone}; if it is pending, a segment has it, and this lists it: delay-router schedules {self._topic.name}"
+        )
 
     def _read(self) -> Record | None:
         reader = OffsetReader(lambda: clients.reader(self._config))

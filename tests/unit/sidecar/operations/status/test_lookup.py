@@ -320,6 +320,14 @@ def test_rules_that_are_kept_no_more(world: World) -> None:
     assert (world(20).fate, world(20).code) == (Fate.REJECTED, "MAX_DELAY_EXCEEDED")
 
 
+def test_a_segment_may_have_what_the_delay_topic_has_no_more(world: World) -> None:
+    segment = SegmentRef(Position(0, 5), Position(DUE_MS, 8), 2, 10, 0, Placement.INLINE)
+    world.state = replace(STATE, buckets=(Manifest(4, 4, 9, None, (segment,)),))
+    assert world(8).fate is Fate.UNKNOWN
+    assert world(8).why.endswith("a segment has it, and this lists it: delay-router schedules d")
+    assert world(9).why.endswith("begins at offset 10")
+
+
 def test_an_adopted_bucket_has_a_watermark_of_its_own(world: World) -> None:
     segment = SegmentRef(Position(0, 25), Position(DUE_MS, 30), 2, 10, 0, Placement.INLINE)
     adopted = Manifest(4, 20, 40, None, (segment,), built_from=15)
