@@ -42,6 +42,7 @@ from sidecar.kernel.librdkafka import check_client
 from sidecar.logs import events
 from sidecar.logs.lines import LineWriter
 from sidecar.metrics import DroppedLines, Metrics
+from sidecar.operations.sizing.container_memory import limit_bytes
 from sidecar.operations.status import report_publisher
 from sidecar.operations.watching.vitals import VitalsProbe
 from sidecar.policies import watch as policy_watch
@@ -151,7 +152,7 @@ def _serve(
     failures: deque[str] = deque(maxlen=_FAILURES)
     admin, clock = cluster.connect(config, lambda failure: failures.append(failure.str())), SystemClock()
     vitals = VitalsProbe(clock)
-    metrics, budget = Metrics(kernel.name), PayloadBudget(config.router.payload_memory_bytes)
+    metrics, budget = Metrics(kernel.name, limit_bytes() or 0), PayloadBudget(config.router.payload_memory_bytes)
     health = ProcessHealth(metrics.registry, workers.statuses)
     metrics.registry.register(PartitionCollector(workers.statuses, lambda: budget.used_bytes))
     metrics.registry.register(DroppedLines(lambda: lines.dropped))

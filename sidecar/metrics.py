@@ -9,7 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
 
 from confluent_kafka import libversion
-from prometheus_client import CollectorRegistry, Counter, Histogram, Info, ProcessCollector, disable_created_metrics
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -67,13 +75,19 @@ class DroppedLines(Collector):
 
 
 class Metrics:
-    """The metrics of one process; ``kernel`` is the name of its kernel (:mod:`sidecar.kernel`)."""
+    """The metrics of one process.
 
-    def __init__(self, kernel: str = "python") -> None:
+    ``kernel`` is the name of its kernel (:mod:`sidecar.kernel`), and ``memory_limit_bytes`` the limit of its container,
+    0 without one.
+    """
+
+    def __init__(self, kernel: str = "python", memory_limit_bytes: int = 0) -> None:
         self.registry = CollectorRegistry()
         self.lateness = LatenessHistogram()
         self.registry.register(self.lateness)
         ProcessCollector(registry=self.registry)
+        limit = Gauge(PREFIX + "memory_limit_bytes", "Memory limit of the container; 0: none", registry=self.registry)
+        limit.set(memory_limit_bytes)
         counter, histogram = self._counter, self._histogram
         self.indexed = counter("records_indexed", "Records accepted and indexed", "topic")
         self.released = counter("records_released", "Records written to a target", "topic", "target")

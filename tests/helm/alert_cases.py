@@ -218,6 +218,17 @@ FAULTS: Final = (
         silent_at=10,
     ),
     Fault(
+        "DelayRouterMemoryShort",
+        {
+            'process_resident_memory_bytes{instance="a"}': "800x19 950x220",
+            'delay_router_memory_limit_bytes{instance="a"}': "1000x240",
+            'process_resident_memory_bytes{instance="b"}': "5000x240",
+            'delay_router_memory_limit_bytes{instance="b"}': "0x240",
+        },
+        fires_at=32,
+        silent_at=25,
+    ),
+    Fault(
         "DelayRouterMixedVersions",
         {_BUILD.format("b", 1): "1+0x10 stale", _BUILD.format("b", 2): "_x10 1+0x230"},
         fires_at=140,

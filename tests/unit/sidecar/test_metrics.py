@@ -83,6 +83,7 @@ def test_before_the_first_release_the_histogram_is_there_and_empty() -> None:
         ("records_lost", "counter"),
         ("backfills", "counter"),
         ("build_info", "gauge"),
+        ("memory_limit_bytes", "gauge"),
     ],
 )
 def test_the_names_of_the_contract(name: str, kind: str) -> None:
