@@ -138,6 +138,9 @@ class Group(FakeOperations):
             attempt=attempt if topic == RETRIES else None,
         )
 
+    def record(self, topic: str, partition: int, offset: int, due_ms: int | None = None) -> Record:
+        return self.content
+
     def schedules(self, wanted: ScheduleFilter, begin: str, most: int, upcoming: int = 0) -> SchedulesAnswer:
         found = tuple(
             ScheduleAnswer(
