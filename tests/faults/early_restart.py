@@ -29,12 +29,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from sidecar.dev import local_kafka
+from sidecar.dev.audit import ranges, read
 from sidecar.kafka.client.connections import RenewableProducer
 from sidecar.logs import events
+from tests.support.topics import create_topic
 
 IDS: Final = 16
 PARTITIONS: Final = 9
@@ -65,7 +66,9 @@ def main() -> int:
 def _kill(kills: int, pause_s: float) -> int:
     choose = random.SystemRandom()
     with local_kafka.cluster(3, own_nodes=True) as cluster:
-        _create_topics(cluster.bootstrap)
+        admin, config = AdminClient({"bootstrap.servers": cluster.bootstrap}), {"min.insync.replicas": "2"}
+        create_topic(admin, OUT, partitions=PARTITIONS, replication=3, config=config)
+        create_topic(admin, STATE, partitions=IDS, replication=3, config=config)
         last = None
         for count in range(1, kills + 1):
             with _producing(cluster.bootstrap):
@@ -95,18 +98,10 @@ def _producing(servers: str) -> Iterator[None]:
         process.wait()
 
 
-def _create_topics(servers: str) -> None:
-    admin = AdminClient({"bootstrap.servers": servers})
-    most = {"min.insync.replicas": "2"}
-    topics = [NewTopic(OUT, PARTITIONS, 3, config=most), NewTopic(STATE, IDS, 3, config=most)]
-    for created in admin.create_topics(topics).values():
-        created.result()
-
-
 def _compare(servers: str) -> tuple[list[str], int]:
     """Return the torn transactions, and the number of all."""
-    released = Counter(value for _, value in _committed(servers, OUT, range(PARTITIONS)))
-    noted = Counter(f"{number} {value}" for number, value in _committed(servers, STATE, range(IDS)))
+    released = Counter(value for _, value in _committed(servers, OUT))
+    noted = Counter(f"{number} {value}" for number, value in _committed(servers, STATE))
     torn = [
         f"{each}: {released[each]} of {RECORDS} records, {noted[each]} in the state"
         for each in released | noted
@@ -128,7 +123,7 @@ def _produce(servers: str, number: int) -> None:
         try:
             producer = RenewableProducer(settings, events.librdkafka_logger())
             producer.init_transactions(TIMEOUT_S)
-            transaction = max((int(value) for _, value in _committed(servers, STATE, [number])), default=0)
+            transaction = max((int(value) for _, value in _committed(servers, STATE, number)), default=0)
             while True:
                 transaction += 1
                 producer.begin_transaction()
@@ -141,26 +136,12 @@ def _produce(servers: str, number: int) -> None:
             time.sleep(0.2)
 
 
-def _committed(servers: str, topic: str, partitions: range | list[int]) -> Iterator[tuple[int, str]]:
-    """Yield partition and value of each committed record; raise KafkaException if a partition cannot be read."""
-    settings = {"bootstrap.servers": servers, "group.id": "reader", "enable.partition.eof": True, "log_level": 0}
-    consumer = Consumer(settings)
-    try:
-        consumer.assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in partitions])
-        left, until_s = set(partitions), time.monotonic() + TIMEOUT_S
-        while left:
-            message = consumer.poll(1.0)
-            if message is None:
-                if time.monotonic() > until_s:
-                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{topic} gives no answer"))
-            elif (error := message.error()) is None:
-                yield message.partition() or 0, (message.value() or b"").decode()
-            elif error.code() == KafkaError._PARTITION_EOF:
-                left.discard(message.partition() or 0)
-            else:
-                raise KafkaException(error)
-    finally:
-        consumer.close()
+def _committed(servers: str, topic: str, number: int | None = None) -> Iterator[tuple[int, str]]:
+    """Yield partition and value of each committed record, of one partition or of all."""
+    kafka = {"bootstrap.servers": servers, "log_level": "0"}
+    within = {place: each for place, each in ranges(kafka, [topic]).items() if number in (None, place[1])}
+    for record in read(kafka, within):
+        yield record.partition, (record.value or b"").decode()
 
 
 if __name__ == "__main__":
