@@ -9,6 +9,11 @@ export class ApiError extends Error {
     this.status = status;
   }
 
+  /** Whether the question names a thing that is not there, or cannot be read: that is told beside the question. */
+  get isOfTheQuestion() {
+    return [404, 422].includes(this.status);
+  }
+
   /** Whether the router or the brokers were not there to answer, so that it may be asked again. */
   get isSilence() {
     return [0, 503, 504].includes(this.status);

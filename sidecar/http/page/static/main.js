@@ -182,6 +182,17 @@ function showAge() {
   at("freshness").classList.toggle("old", isOutdated || (isOld && Boolean(view.everyMs)));
 }
 
+/** Tell why a request was not done, and return the reason; sign out where the router does not know the token. */
+function refused(error) {
+  if (!(error instanceof ApiError)) throw error;
+  if (error.status === UNAUTHORIZED) {
+    signedOut("The router does not know this token any more.");
+    return "";
+  }
+  tell("trouble", error.message);
+  return error.message;
+}
+
 /** Ask, and do what was asked for; then show what has become of it, and whether it was done. */
 async function carryOut(change) {
   refusal = "";
@@ -190,9 +201,7 @@ async function carryOut(change) {
     if (done === null) return false;
     tell("done", done);
   } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    if (error.status === UNAUTHORIZED) signedOut("The router does not know this token any more.");
-    else tell("trouble", (refusal = error.message));
+    refusal = refused(error);
     return false;
   }
   await show();
@@ -209,9 +218,7 @@ async function showValue({ path }) {
     tell("trouble", "");
     draw();
   } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    if (error.status === UNAUTHORIZED) signedOut("The router does not know this token any more.");
-    else tell("trouble", error.message);
+    refused(error);
   }
 }
 

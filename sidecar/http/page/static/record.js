@@ -15,7 +15,7 @@ export async function contentOf(path, due = "") {
   try {
     return { valuePath: `${path}/value${query}`, ...(await ask(`${path}/headers${query}`)) };
   } catch (error) {
-    if (error instanceof ApiError && [404, 422].includes(error.status)) return { problem: error.message };
+    if (error instanceof ApiError && error.isOfTheQuestion) return { problem: error.message };
     throw error;
   }
 }

@@ -2,9 +2,9 @@
 
 import { ApiError, ask } from "./api.js";
 import { element } from "./dom.js";
-import { count, dated, moment, zoneName } from "./format.js";
+import { count, moment, zoneName } from "./format.js";
 import { table } from "./parts.js";
-import { addressOf as pendingOf, field, timeText } from "./view-pending.js";
+import { addressOf as pendingOf, field, scheduleColumns, timeText } from "./view-pending.js";
 
 export const title = "Cancel by query";
 // A count reads state and segments: it is made once, not every two seconds.
@@ -104,7 +104,7 @@ function counted(topic, query, found, mayChange) {
     { "aria-live": "polite" },
     element("h2", {}, found.matching || !found.isWhole ? `${number} pending match` : "Nothing that is pending matches"),
     found.isWhole ? null : element("p", { class: "small" }, "There is more to count than this page waits for. The command ", element("code", {}, "delay-router cancel --where … --dry-run"), " counts it all."),
-    found.first.length ? firstTable(topic, found.first) : null,
+    found.first.length ? table("The first of them that are due", scheduleColumns(topic), found.first, "") : null,
     mayChange && (found.matching || !found.isWhole)
       ? element("p", {}, element("button", { type: "button", "data-do": "cancel-where", "data-topic": topic, "data-query": JSON.stringify(query), "data-number": number }, "Cancel all that match"))
       : null,
@@ -112,19 +112,6 @@ function counted(topic, query, found, mayChange) {
 }
 
 const numberOf = ({ matching: number, isWhole }) => `${isWhole ? "" : "at least "}${count(number)}`;
-
-const firstTable = (topic, first) =>
-  table(
-    "The first of them that are due",
-    [
-      ["At", "", ({ partition, offset }) => element("a", { href: `#find/${encodeURIComponent(topic)}/${partition}/${offset}` }, `${partition}/${offset}`)],
-      ["Due", "", ({ due_ms: due }) => dated(due)],
-      ["To", "wide", ({ targets }) => targets.join(", ")],
-      ["Id", "wide", ({ id }) => id ?? element("span", { class: "faint" }, "–")],
-    ],
-    first,
-    "",
-  );
 
 /** A query in words, said before something is cancelled. */
 export function meaningOf({ target, id_prefix: prefix, due_from_ms: from, due_to_ms: to, header }) {

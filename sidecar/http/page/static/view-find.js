@@ -60,7 +60,7 @@ async function atPlace(topic, partition, offset, due = "") {
     return { place, found, content };
   } catch (error) {
     // What is wrong with the place belongs beside it; all else is told as anywhere.
-    if (error instanceof ApiError && [404, 422].includes(error.status)) return { place, problem: error.message };
+    if (error instanceof ApiError && error.isOfTheQuestion) return { place, problem: error.message };
     throw error;
   }
 }

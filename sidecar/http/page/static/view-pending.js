@@ -98,14 +98,19 @@ export function timeText(ms) {
   return ms && Number.isFinite(number) && Math.abs(number) < 8e15 ? fieldText(number) : "";
 }
 
+/** The columns that each table of pending schedules begins with. */
+export const scheduleColumns = (topic) => [
+  ["At", "", ({ partition, offset, due_ms: due }) => element("a", { href: `#find/${encodeURIComponent(topic)}/${partition}/${offset}?due=${due}` }, `${partition}/${offset}`)],
+  ["Due", "", ({ due_ms: due }) => dated(due)],
+  ["To", "wide", ({ targets }) => targets.join(", ")],
+  ["Id", "wide", ({ id }) => id ?? nothing()],
+];
+
 const schedulesTable = (topic, { schedules, next_from: from }, mayChange, seesPayload) =>
   table(
     `Pending in ${topic}`,
     [
-      ["At", "", ({ partition, offset, due_ms: due }) => element("a", { href: `#find/${encodeURIComponent(topic)}/${partition}/${offset}?due=${due}` }, `${partition}/${offset}`)],
-      ["Due", "", ({ due_ms: due }) => dated(due)],
-      ["To", "wide", ({ targets }) => targets.join(", ")],
-      ["Id", "wide", ({ id }) => id ?? nothing()],
+      ...scheduleColumns(topic),
       ...(seesPayload ? [["Key", "wide", ({ key }) => key ?? nothing()]] : []),
       ...(schedules.some(({ attempt }) => attempt !== null) ? [["Attempt", "number", ({ attempt }) => attempt ?? nothing()]] : []),
       ...(schedules.some(({ recurrence }) => recurrence) ? [["Recurs", "wide", recurs]] : []),
