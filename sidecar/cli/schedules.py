@@ -1,6 +1,5 @@
 """The commands ``schedules``, ``cancel`` and ``move``: list pending schedules, cancel them, and change due times."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -71,30 +70,19 @@ def schedules_command(
 def _found(
     operations: Desk, wanted: "ScheduleFilter", begin: str, limit: int
 ) -> "tuple[list[ScheduleAnswer], str | None]":
-    """Return the schedules up to the limit, and the place where the next listing may begin."""
-    found: list[ScheduleAnswer] = []
-    next_from: str | None = begin
-    for some, behind in _pages(operations, wanted, begin, limit):
-        found += some
-        next_from = behind
-    return sorted(found, key=lambda each: (each.due_ms, each.partition, each.offset)), next_from
-
-
-def _pages(
-    operations: Desk, wanted: "ScheduleFilter", begin: str, limit: int
-) -> Iterator[tuple[list["ScheduleAnswer"], str | None]]:
-    """Yield the schedules of page after page up to the limit, each with the begin of the next page.
+    """Return the schedules up to the limit, and the place where the next listing may begin.
 
     A page that finds little may end before it is full.
     """
-    found = 0
+    found: list[ScheduleAnswer] = []
     next_from: str | None = begin
-    while next_from is not None and found < limit:
-        page = operations.schedules(wanted, next_from, min(limit - found, AT_ONCE))
-        found, next_from = found + len(page.schedules), page.next_from
-        if next_from is not None and found < limit:
-            click.echo(f"{found:,} found so far, looking on from {next_from}", err=True)
-        yield list(page.schedules), next_from
+    while next_from is not None and len(found) < limit:
+        page = operations.schedules(wanted, next_from, min(limit - len(found), AT_ONCE))
+        found += page.schedules
+        next_from = page.next_from
+        if next_from is not None and len(found) < limit:
+            click.echo(f"{len(found):,} found so far, looking on from {next_from}", err=True)
+    return sorted(found, key=lambda each: (each.due_ms, each.partition, each.offset)), next_from
 
 
 def _row(each: "ScheduleAnswer") -> tuple[str, ...]:

@@ -61,8 +61,8 @@ class Finder:
 
         ``place`` has the due time of a schedule that is pending in a bucket, for which alone the due time matters.
         """
-        asked = _Asked(topic, self._incarnation(topic), 0, ScheduleFilter(topic.name), PagePlace(partition), 1)
-        return self._readers.read(asked.incarnation, partial(self._record, asked, place))
+        incarnation = self._incarnation(topic)
+        return self._readers.read(incarnation, partial(self._record, topic, incarnation, partition, place))
 
     def close(self) -> None:
         """Close the consumers; a page that is under way closes its own when it ends."""
@@ -75,9 +75,11 @@ class Finder:
             raise RefusedError(f"delay topic {topic.name} does not exist; create it: delay-router init")
         return Incarnation(topic.name, ids[topic.name], ids[topic.state])
 
-    def _record(self, asked: _Asked, place: Position, readers: Readers) -> Record | None:
-        partition, offset = asked.begin.partition, place.offset
-        stored = StoredPartition(readers, asked.topic, asked.incarnation, partition, self._known)
+    def _record(
+        self, topic: DelayTopicConfig, incarnation: Incarnation, partition: int, place: Position, readers: Readers
+    ) -> Record | None:
+        offset = place.offset
+        stored = StoredPartition(readers, topic, incarnation, partition, self._known)
         start, end = stored.log_range()
         if offset >= end:
             return None
@@ -85,12 +87,12 @@ class Finder:
         if record is not None:
             return record
         try:
-            state = self._state(asked, stored, partition)
+            state = self._state(stored)
             held = next((each.record for each in state.held if each.offset == offset), None)
             bucket = state.bucket_at(offset)
             return held if bucket is None or held is not None else stored.in_segment(bucket, place)
         except FormatError as error:
-            raise DelayRouterError(f"{asked.topic.name}/{partition}: {error}") from error
+            raise DelayRouterError(f"{topic.name}/{partition}: {error}") from error
 
     def _page(self, asked: _Asked, readers: Readers) -> SchedulePage:
         allowance, found, begin = Allowance(), list[Pending](), asked.begin
@@ -111,7 +113,7 @@ class Finder:
         stored = StoredPartition(readers, asked.topic, asked.incarnation, place.partition, self._known)
         most = asked.most - len(found)
         try:
-            state = self._state(asked, stored, place.partition)
+            state = self._state(stored)
             walk = Walk(place.partition, state, asked.wanted, stored, allowance, self._known.blocks, most)
             try:
                 next_from = walk.read(place)
@@ -126,19 +128,19 @@ class Finder:
         found += walk.found
         return next_from
 
-    def _state(self, asked: _Asked, stored: StoredPartition, partition: int) -> StoredState:
-        state = self._stored_state(asked, stored, partition)
+    def _state(self, stored: StoredPartition) -> StoredState:
+        state = self._stored_state(stored)
         if state is None:
             # No router has served the partition yet: all its records are still pending.
-            return StoredState(start_of(0), "", RuleHistory.beginning(0, self._config.rules_for(asked.topic)))
-        if state.delay_topic_id != asked.incarnation.topic_id:
-            raise DelayRouterError(f"{asked.topic.name} was created again, and its state is about the old one")
+            return StoredState(start_of(0), "", RuleHistory.beginning(0, self._config.rules_for(stored.topic)))
+        if state.delay_topic_id != stored.incarnation.topic_id:
+            raise DelayRouterError(f"{stored.topic.name} was created again, and its state is about the old one")
         return state
 
-    def _stored_state(self, asked: _Asked, stored: StoredPartition, partition: int) -> StoredState | None:
-        if asked.incarnation.state_id is None:
+    def _stored_state(self, stored: StoredPartition) -> StoredState | None:
+        if stored.incarnation.state_id is None:
             return None
-        place = asked.topic.state, asked.incarnation.state_id, partition
+        place = stored.topic.state, stored.incarnation.state_id, stored.partition
         try:
             return self._known.states.folded(place, stored.state_since, fold_state)
         except KafkaException as exception:

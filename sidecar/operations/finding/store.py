@@ -84,14 +84,15 @@ class Readers:
 
 
 class StoredPartition:
-    """One partition of a delay topic as it is stored, read for one page."""
+    """One partition of a delay topic as it is stored, read for one question."""
 
     def __init__(
         self, readers: Readers, topic: DelayTopicConfig, incarnation: Incarnation, partition: int, known: FinderCaches
     ) -> None:
+        self.topic = topic
+        self.incarnation = incarnation
+        self.partition = partition
         self._readers = readers
-        self._incarnation = incarnation
-        self._partition = partition
         self._known = known
         self._log = topic.name, partition
         self._state = topic.state, partition
@@ -103,7 +104,7 @@ class StoredPartition:
 
     def segment(self, ref: SegmentRef) -> Sequence[StoredEntry] | None:
         """Return the entries of a segment by (due, offset); None when the segment is gone."""
-        key = self._incarnation, self._partition, ref
+        key = self.incarnation, self.partition, ref
         entries = self._known.segments.get(key)
         if entries is None:
             record = self._readers.records.read_large(*self._snapshots, [ref.record_offset])[ref.record_offset]
@@ -123,7 +124,7 @@ class StoredPartition:
 
     def id_page(self, ref: IdPageRef) -> IdPage | None:
         """Return a page of ids; None when it is gone, or another record is at its place."""
-        key = self._incarnation, self._partition, ref
+        key = self.incarnation, self.partition, ref
         page = self._known.pages.get(key)
         if page is None:
             record = self._readers.records.read(*self._snapshots, [ref.record_offset])[ref.record_offset]
@@ -153,7 +154,7 @@ class StoredPartition:
         return self.log_range()[0]
 
     def log_range(self) -> tuple[int, int]:
-        """Return that first offset, and the offset behind the last committed record."""
+        """Return the first offset that the delay partition still has, and the one behind its last committed record."""
         return self._readers.log_range(self._log)
 
 
