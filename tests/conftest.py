@@ -25,7 +25,7 @@ MakeTopic = Callable[..., str]
 # No deadline for one example: on a machine shared with brokers it says nothing about the code.
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
 # For a second run of the same tests, which looks at the place that the code is in: --hypothesis-profile=few.
-hypothesis.settings.register_profile("few", deadline=None, print_blob=True, max_examples=10)
+hypothesis.settings.register_profile("few", hypothesis.settings.get_profile("default"), max_examples=10)
 hypothesis.settings.load_profile("default")
 
 _failed_items = pytest.StashKey[set[str]]()
