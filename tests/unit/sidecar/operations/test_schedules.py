@@ -38,7 +38,7 @@ def test_a_recurring_schedule_is_told_with_its_rule_and_what_is_foreseen() -> No
 
 
 class Pages:
-    """Schedules of partition 1, in pages: of each two, the second is due first. It notes what it is asked for."""
+    """Schedules of partition 1, in pages: of each two, the second is due first. It notes each question."""
 
     def __init__(self, schedules: int, *attempts: Attempted | None) -> None:
         dues = [(offset ^ 1) * 1_000 for offset in range(schedules)]

@@ -1,4 +1,4 @@
-"""The headers and the value of one record by the admin API: what each role sees, and what nobody sees."""
+"""The headers and the value of one record by the admin API: the parts that each role sees, and the masked ones."""
 
 from pathlib import Path
 from typing import Any

@@ -102,7 +102,7 @@ def test_the_ends_of_all_unserved_partitions_are_asked_for_at_once(asked: list[s
 
 
 class Finder:
-    """Notes what it is asked for."""
+    """Notes each question."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
