@@ -53,6 +53,7 @@ class Kind(IntEnum):
     SERIES_KEY = 12
     PROGRESS_IN_LANE = 13
     QUERY = 14
+    CLAIM = 15
 
 
 def wrap(kind: Kind, body: bytes) -> bytes:

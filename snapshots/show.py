@@ -86,7 +86,9 @@ def _show_progress(message: state_pb2.Progress) -> Iterator[str]:
     for skipped in message.skipped:
         yield _line("skipped", f"[{skipped.from_offset}, {skipped.to_offset}): rejected as one, could not be read")
     if message.HasField("inventory"):
-        ids, held_keys, mask_keys, transit_keys, query_keys = inventory_of(message.inventory)
+        ids, held_keys, mask_keys, transit_keys, query_keys, group = inventory_of(message.inventory)
+        if group:
+            yield _line("group", f"{group!a}: its routers wrote this")
         yield _line("buckets", " ".join(map(str, ids)) or "none")
         yield _line("held", f"{_count(held_keys, 'record')} of this topic: the records held for their targets")
         if mask_keys:
@@ -224,6 +226,10 @@ def _show_entry(entry: StoredEntry) -> str:
     )
 
 
+def _show_claim(_: bytes) -> Iterator[str]:
+    yield _line("claim", "routers of the group in the key may write the state")
+
+
 def _shortened(value: bytes | None) -> str:
     if value is None:
         return "null"
@@ -257,5 +263,6 @@ _SMALL: Final[Mapping[Kind, Callable[[bytes], Iterator[str]]]] = {
     Kind.MASK: _show_mask,
     Kind.TRANSIT: _show_transit,
     Kind.QUERY: _show_query,
+    Kind.CLAIM: _show_claim,
 }
 """Kinds whose values are shown as a whole."""

@@ -100,6 +100,10 @@ class Limits:
     held_records: int = 50_000
     """Most held records of a partition: they are in memory, and a take-over reads them."""
 
+    yield_s: float = 300.0
+    """Time for which an owner leaves a partition to another router group that has taken it over. Long, since each group
+    that takes it back interrupts the other; not for ever, since the other group may have been stopped."""
+
     resume_every_s: float = 0.02
     """Shortest wait for tokens of a rate limit: otherwise each token has a transaction of its own."""
 

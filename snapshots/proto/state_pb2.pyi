@@ -45,18 +45,20 @@ class Lane(_message.Message):
     def __init__(self, transactional_id: _Optional[str] = ..., number: _Optional[int] = ...) -> None: ...
 
 class Inventory(_message.Message):
-    __slots__ = ("bucket_id_deltas", "held_keys", "mask_keys", "transit_keys", "query_keys")
+    __slots__ = ("bucket_id_deltas", "held_keys", "mask_keys", "transit_keys", "query_keys", "group")
     BUCKET_ID_DELTAS_FIELD_NUMBER: _ClassVar[int]
     HELD_KEYS_FIELD_NUMBER: _ClassVar[int]
     MASK_KEYS_FIELD_NUMBER: _ClassVar[int]
     TRANSIT_KEYS_FIELD_NUMBER: _ClassVar[int]
     QUERY_KEYS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     bucket_id_deltas: _containers.RepeatedScalarFieldContainer[int]
     held_keys: int
     mask_keys: int
     transit_keys: int
     query_keys: int
-    def __init__(self, bucket_id_deltas: _Optional[_Iterable[int]] = ..., held_keys: _Optional[int] = ..., mask_keys: _Optional[int] = ..., transit_keys: _Optional[int] = ..., query_keys: _Optional[int] = ...) -> None: ...
+    group: str
+    def __init__(self, bucket_id_deltas: _Optional[_Iterable[int]] = ..., held_keys: _Optional[int] = ..., mask_keys: _Optional[int] = ..., transit_keys: _Optional[int] = ..., query_keys: _Optional[int] = ..., group: _Optional[str] = ...) -> None: ...
 
 class Query(_message.Message):
     __slots__ = ("offset", "where", "left")

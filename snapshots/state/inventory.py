@@ -4,7 +4,8 @@ The state topic is compacted: the last record of each key stays, however old. Wh
 (DeleteRecords by hand, or retention after ``cleanup.policy`` was changed), the remainder may look like a whole state,
 since progress is written in every transaction and rules now and then. Buckets and held records would be forgotten
 unnoticed. So each progress record lists the keys of the state after its transaction: the ids of the buckets, and the
-numbers of keys of held records, of the mask, of notes in transit and of queries. Rules are required anyway.
+numbers of keys of held records, of the mask, of notes in transit and of queries. It also names the group of the owner,
+whose claim must be there; claims of other groups come and go without a progress. Rules are required anyway.
 
 That finds every loss of a beginning. Let all below offset x be gone, and the last progress lie at p:
 
@@ -49,13 +50,17 @@ _PREFIXES: Final = (HELD_PREFIX, MASK_PREFIX, TRANSIT_PREFIX, QUERY_PREFIX)
 
 
 class Inventory(NamedTuple):
-    """The ids of all buckets, ascending, and how many keys held records, mask, notes in transit and queries have."""
+    """The ids of all buckets, ascending, and how many keys held records, mask, notes in transit and queries have.
+
+    ``group`` has a claim in the state; an empty name: no claim is known.
+    """
 
     bucket_ids: tuple[int, ...] = ()
     held_keys: int = 0
     mask_keys: int = 0
     transit_keys: int = 0
     query_keys: int = 0
+    group: str = ""
 
 
 NOTHING_STORED = Inventory()
@@ -64,13 +69,14 @@ NOTHING_STORED = Inventory()
 
 def inventory_message(inventory: Inventory) -> state_pb2.Inventory:
     """Encode an inventory as the message within the progress; one byte a bucket where ids are dense."""
-    ids, held_keys, mask_keys, transit_keys, query_keys = inventory
+    ids, held_keys, mask_keys, transit_keys, query_keys, group = inventory
     return state_pb2.Inventory(
         bucket_id_deltas=map(sub, ids, (0, *ids)),
         held_keys=held_keys,
         mask_keys=mask_keys,
         transit_keys=transit_keys,
         query_keys=query_keys,
+        group=group,
     )
 
 
@@ -79,15 +85,17 @@ def inventory_of(message: state_pb2.Inventory) -> Inventory:
     ids = tuple(accumulate(message.bucket_id_deltas))
     if any(one == two for one, two in pairwise(ids)):
         raise FormatError(f"progress says that there are buckets {_named(ids)}, one of them twice")
-    return Inventory(ids, message.held_keys, message.mask_keys, message.transit_keys, message.query_keys)
+    counts = message.held_keys, message.mask_keys, message.transit_keys, message.query_keys
+    return Inventory(ids, *counts, message.group)
 
 
 def refuse_other(said: Inventory, found: Inventory) -> None:
     """Compare two inventories; StateLostError when a key is missing, FormatError when there is one too many."""
     missing_ids = sorted({*said.bucket_ids} - {*found.bucket_ids})
     missing = [f"buckets {_named(missing_ids)}"] if missing_ids else []
-    counts = [*zip(_COUNTED, said[1:], found[1:], strict=True)]
+    counts = [*zip(_COUNTED, said[1:-1], found[1:-1], strict=True)]
     missing += [f"{wanted - there} of {wanted} {what}" for what, wanted, there in counts if there < wanted]
+    missing += [f"the claim of group {said.group}"] if said.group != found.group else []
     if missing:
         raise StateLostError(f"{' and '.join(missing)} are missing from the state topic: part of the state was lost")
     if more := sorted({*found.bucket_ids} - {*said.bucket_ids}):
@@ -115,6 +123,7 @@ class InventoryKeeper:
         mask: Iterable[int] = (),
         transit: Iterable[Lot] = (),
         queries: Iterable[Query] = (),
+        group: str = "",
     ) -> None:
         self._keys = {manifest_key(manifest.bucket_id) for manifest in buckets}
         self._keys.update(mask_key(offset >> CONTAINER_BITS) for offset in mask)
@@ -122,7 +131,7 @@ class InventoryKeeper:
         self._keys.update(query_key(query.offset) for query in queries)
         self._keys.update(held_key(entry.offset, part) for entry in held for part in range(entry.parts))
         self._noted: dict[bytes, bool] = {}
-        self._committed = _of_keys(self._keys)
+        self._committed = _of_keys(self._keys)._replace(group=group)
 
     def begin(self) -> None:
         """Forget the records of a transaction that was not committed."""
@@ -151,8 +160,9 @@ class InventoryKeeper:
         ids = self._committed.bucket_ids
         if added.bucket_ids or removed.bucket_ids:
             ids = tuple(sorted({*ids, *added.bucket_ids} - {*removed.bucket_ids}))
-        counts = zip(self._committed[1:], added[1:], removed[1:], strict=True)
-        return Inventory(ids, *(before + more - fewer for before, more, fewer in counts))
+        counts = zip(self._committed[1:-1], added[1:-1], removed[1:-1], strict=True)
+        held, mask, transit, queries = (before + more - fewer for before, more, fewer in counts)
+        return Inventory(ids, held, mask, transit, queries, self._committed.group)
 
     def committed(self) -> None:
         """Take over the noted records of the committed transaction."""
@@ -171,4 +181,5 @@ def _of_keys(keys: Iterable[bytes]) -> Inventory:
             ids.append(int(key[len(MANIFEST_PREFIX) :]))
         else:
             counts[key[: key.index(b"/") + 1]] += 1
-    return Inventory(tuple(sorted(ids)), *counts.values())
+    held, mask, transit, queries = counts.values()
+    return Inventory(tuple(sorted(ids)), held, mask, transit, queries)

@@ -15,6 +15,7 @@ key                     value
 ``transit/<lot>``       records appended to the delay partition and not read yet, see :mod:`snapshots.state.transit`
 ``query/<offset>``      a predicate that has cancelled schedules, see :mod:`snapshots.state.queries`
 ``ending``              an operator is ending a forgotten transaction, see :mod:`snapshots.state.ending`
+``group/<group_id>``    routers of this group may write the state, see :mod:`snapshots.state.claim`
 ======================  ===============================================================
 
 A decision must replay (see :mod:`index`), so the rules that decided the records from S on are part of the state. A
@@ -41,6 +42,7 @@ from index.rules.rules import Rules
 from snapshots.envelope import Kind, claims, key_text, unwrap, wrap
 from snapshots.proto import state_pb2
 from snapshots.segments.manifest import MANIFEST_PREFIX, decode_manifest
+from snapshots.state.claim import CLAIM_PREFIX, decode_claims
 from snapshots.state.ending import ENDING_KEY, Ending, decode_ending
 from snapshots.state.held import HELD_PREFIX, HeldEntry, decode_held
 from snapshots.state.inventory import Inventory, inventory_message, inventory_of, refuse_other
@@ -64,7 +66,8 @@ class StoredState:
     the progress: then records that are gone from the state cannot be noticed.
     ``mask`` are the cancelled offsets. ``transit`` notes the records that were appended and not read yet. ``ending`` is
     the transaction that an operator has begun to end. ``lane`` is the lane that may write the state; None: the producer
-    of the partition's own transactional id. ``queries`` are the predicates in force, by offset.
+    of the partition's own transactional id. ``queries`` are the predicates in force, by offset. ``groups`` are the
+    router groups with a claim.
     """
 
     progress: Progress
@@ -78,6 +81,7 @@ class StoredState:
     ending: Ending | None = None
     lane: LaneName | None = None
     queries: tuple[Query, ...] = ()
+    groups: frozenset[str] = frozenset()
 
     def bucket_at(self, offset: int) -> Manifest | None:
         """Return the bucket whose range has this offset, if one has."""
@@ -151,7 +155,7 @@ def encode_history(history: RuleHistory) -> bytes:
 def fold_state(
     records: Iterable[tuple[bytes | None, bytes | None]], manifest_of: ManifestOf = decode_manifest
 ) -> StoredState | None:
-    """State after all (key, value) records of a state partition, in log order; None when it holds none.
+    """State after all (key, value) records of a state partition, in log order; None when it holds claims at most.
 
     A later record of a key replaces an earlier one, a null value removes it. FormatError names the key that cannot be
     trusted: an unknown key comes from a newer router and is refused like an unknown version. StateLostError when part
@@ -163,11 +167,12 @@ def fold_state(
             latest.pop(key, None)
         else:
             latest[key] = value
-    manifests, held, mask, transit, queries = (
+    manifests, held, mask, transit, queries, claims = (
         [(key, latest.pop(key)) for key in list(latest) if key is not None and key.startswith(prefix)]
-        for prefix in (MANIFEST_PREFIX, HELD_PREFIX, MASK_PREFIX, TRANSIT_PREFIX, QUERY_PREFIX)
+        for prefix in (MANIFEST_PREFIX, HELD_PREFIX, MASK_PREFIX, TRANSIT_PREFIX, QUERY_PREFIX, CLAIM_PREFIX)
     )
     _refuse_unknown(latest.keys() - {PROGRESS_KEY, RULES_KEY, ENDING_KEY})
+    groups = decode_claims(claims)
     if not any((latest, manifests, held, mask, transit, queries)):
         return None
     missing = {PROGRESS_KEY, RULES_KEY} - set(latest)
@@ -178,12 +183,15 @@ def fold_state(
     buckets = tuple(sorted((manifest_of(*stored) for stored in manifests), key=_from_offset))
     if inventory is not None:
         ids = tuple(manifest.bucket_id for manifest in buckets)
-        refuse_other(inventory, Inventory(ids, len(held), len(mask), len(transit), len(queries)))
+        group = inventory.group if inventory.group in groups else ""
+        refuse_other(inventory, Inventory(ids, len(held), len(mask), len(transit), len(queries), group))
     _refuse_impossible(buckets, progress)
     history.check(rules_needed_from(progress, buckets))
     found = decode_held(held), inventory, decode_mask(mask), decode_transit(transit)
     ending = decode_ending(latest[ENDING_KEY]) if ENDING_KEY in latest else None
-    return StoredState(progress, delay_topic_id, history, buckets, *found, ending, lane, decode_queries(queries))
+    return StoredState(
+        progress, delay_topic_id, history, buckets, *found, ending, lane, decode_queries(queries), groups
+    )
 
 
 def _refuse_unknown(keys: Collection[bytes | None]) -> None:

@@ -25,7 +25,7 @@ from sidecar.process.host.budget import PayloadBudget
 from sidecar.process.host.pool import LoaderPool
 from sidecar.process.host.shared import Shared
 from sidecar.process.host.staging import Staging
-from sidecar.process.host.standing import KafkaStanding
+from sidecar.process.host.standing import KafkaStanding, OtherWriters
 from sidecar.process.host.worker import Worker
 
 
@@ -87,7 +87,8 @@ def origin_of(config: Config) -> Origin:
     """Return the origin from which an owner of partition 0 of the first delay topic would begin."""
     topic = config.delay_topics[0]
     context = PartitionContext(topic, 0, config.router.group_id, Metrics(), SystemClock())
-    return read_origin(context, KafkaStanding(config, topic, 0, lambda _: False), config.rules_for(topic))
+    standing = KafkaStanding(config, topic, 0, OtherWriters(lambda _: False, print, print))
+    return read_origin(context, standing, config.rules_for(topic))
 
 
 def log_start(admin: AdminClient, topic: str) -> int:

@@ -52,6 +52,7 @@ from sidecar.kernel.choice import Kernel
 from sidecar.metrics import Metrics
 from sidecar.process.host.budget import PayloadBudget
 from sidecar.zones import zone_of
+from snapshots.state.claim import CLAIM_PREFIX, claim_key, encode_claim, groups_in
 from snapshots.state.lane import LaneName
 from snapshots.state.state import StoredState, fold_state, lane_in
 from tests.simulation import world
@@ -65,7 +66,6 @@ from tests.simulation.world import (
     BACKFILL_PLACE,
     DELAY_PLACE,
     DELAY_TOPIC,
-    OWN_ID,
     RECEIPTS_PLACE,
     REJECTED,
     SNAPSHOTS_PLACE,
@@ -76,6 +76,7 @@ from tests.simulation.world import (
     Left,
     OwnClock,
     Produced,
+    own_id,
 )
 
 TOPIC_ID = "topic-id"
@@ -194,7 +195,7 @@ class Host:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        self.own = SimulatedProducer(around.store, OWN_ID)
+        self.own = SimulatedProducer(around.store, own_id(around.process.group))
         self._member: Member | None = None
         self.lane: SimulatedLane | None = None
         self.is_apart = False
@@ -210,7 +211,8 @@ class Host:
         topic = SimulatedTopic(name=DELAY_TOPIC, trim=around.trims, limits=around.seal_rules).model_copy(
             update={"max_buckets": around.max_buckets, "placement": around.seal_rules.placement}
         )
-        self.context = PartitionContext(topic, 0, "g", METRICS, SimulatedClock(around.clock), limits=around.limits)
+        group = around.process.group
+        self.context = PartitionContext(topic, 0, group, METRICS, SimulatedClock(around.clock), limits=around.limits)
         self.rates = RateLimits(self.context.clock.running_s, nullcontext())
         self.budget = SimulatedBudget(around.faults)
         self.reader = Reader(around.log, around.store, self.is_owner)
@@ -223,7 +225,7 @@ class Host:
 
     def is_owner(self) -> bool:
         """Say whether the partition still belongs to this router."""
-        return self.own.epoch == self._around.store.epoch
+        return self.own.is_present
 
     def fence(self, _: Callable[[], bool] = lambda: False) -> None:
         """Fence the other owners by the partition's own id, and join a lane if the process has lanes."""
@@ -254,7 +256,7 @@ class Host:
         return b"key %d" % self.own.epoch
 
     def standing(self) -> "SimulatedStanding":
-        return SimulatedStanding(self._around, self._member)
+        return SimulatedStanding(self._around, self._member, self.own)
 
     def transactions(self, _: Origin) -> Transactions:
         """Return transactions of the partition's own id."""
@@ -320,14 +322,35 @@ class SimulatedLane:
 class SimulatedStanding:
     """The state that a take-over reads."""
 
-    def __init__(self, around: Surroundings, member: Member | None = None) -> None:
+    def __init__(
+        self, around: Surroundings, member: Member | None = None, own: SimulatedProducer | None = None
+    ) -> None:
         self._around = around
         self._member = member
+        self._own = own
+        self._groups: frozenset[str] = frozenset()
 
     def lane(self) -> LaneName | None:
         """Return the lane that the state names. Raise NotYetError if the end of the state is hidden."""
         self._require_settled()
+        self._groups = groups_in(self._around.store.state)
         return lane_in(self._around.store.state)
+
+    def groups(self) -> frozenset[str]:
+        """Return the groups with a claim in the state that was read last."""
+        return self._groups
+
+    def claim(self, group: str) -> None:
+        """Write the claim by the producer of the own id, as a transaction like all others."""
+        around = self._around
+        assert self._own is not None
+        self._own.claim(world.Transaction(around.clock.now_ms, [], [(claim_key(group), encode_claim())]))
+        around.faults.point("claim", rare=True)
+
+    def end_group(self, group: str) -> None:
+        """Fence the own id of another group."""
+        self._around.store.fence(own_id(group))
+        self._around.faults.point("other group", rare=True)
 
     def end(self, lane: LaneName) -> bool:
         """Fence a lane, by the registry of the process."""
@@ -363,8 +386,9 @@ class SimulatedStanding:
             raise NotYetError("the state is not settled")
 
     def state_keys(self) -> list[bytes]:
-        """Return the keys that have a value."""
-        return [key for key, value in dict(self._around.store.state).items() if value is not None]
+        """Return the keys that have a value, without claims."""
+        latest = dict(self._around.store.state).items()
+        return [key for key, value in latest if value is not None and not key.startswith(CLAIM_PREFIX)]
 
     def staged(self) -> list[Stored]:
         """Return the records that jobs have staged."""

@@ -6,14 +6,16 @@ an unknown outcome, or is taken over by another process, which fences the lane. 
 """
 
 import random
+from math import inf
 from typing import Final, cast
 
+from index.errors import ConnectionLostError
 from sidecar.clock import SystemClock
 from sidecar.kafka.client.clients import OnThrottle
 from sidecar.kafka.client.connections import RenewableProducer
 from sidecar.kafka.writing.lanes import Lanes, Member
 from snapshots.state.lane import LaneName
-from tests.simulation.world import DELAY_PLACE, Faults, Store
+from tests.simulation.world import DELAY_PLACE, GROUP, Faults, Held, Store, Transaction
 
 LANES_SHARE: Final = 0.4
 """The share of runs in which processes have lanes."""
@@ -39,6 +41,18 @@ class SimulatedProducer:
         """Fence the producers of the same id."""
         self.epoch = self._store.fence(self.transactional_id)
 
+    @property
+    def is_present(self) -> bool:
+        """Says whether no other producer has fenced this one."""
+        return self.epoch == self._store.present(self.transactional_id).epoch
+
+    def claim(self, claim: Transaction) -> None:
+        """Commit the claim of a group; raise ConnectionLostError if the end of a transaction may be on its way."""
+        held = Held(self.transactional_id, self.epoch)
+        if self._store.has_lost_connection(held):
+            raise ConnectionLostError("in the simulation", inf)
+        self._store.commit(held, claim)
+
     def purge(self) -> None:
         """Do nothing: the next producer of the id settles an open transaction."""
 
@@ -46,12 +60,13 @@ class SimulatedProducer:
 class SimulatedProcess:
     """The lanes of one router process; a process that was killed gets a new object."""
 
-    def __init__(self, store: Store | None, luck: random.Random | None = None) -> None:
+    def __init__(self, store: Store | None, luck: random.Random | None = None, group: str = GROUP) -> None:
         """Have no lanes if ``luck`` is None, or by chance."""
         self._store = store
         self.luck = luck
+        self.group = group
         most = int(luck is not None and luck.random() >= MIXED)
-        self.lanes = Lanes("g", most, self._make, SystemClock())
+        self.lanes = Lanes(group, most, self._make, SystemClock())
         self.lanes.partitions = PARTITIONS
 
     def _make(self, transactional_id: str, _: OnThrottle | None) -> RenewableProducer:
@@ -70,9 +85,9 @@ class SimulatedProcess:
         """Draw from the generator of the process; no luck without lanes."""
         return self.luck is not None and self.luck.random() < chance
 
-    def anew(self) -> "SimulatedProcess":
-        """Return the process after a restart."""
-        return SimulatedProcess(self._store, self.luck)
+    def anew(self, group: str | None = None) -> "SimulatedProcess":
+        """Return the process after a restart, perhaps in another group."""
+        return SimulatedProcess(self._store, self.luck, group or self.group)
 
 
 def some_process(seed: int, store: Store, faults: Faults) -> SimulatedProcess:

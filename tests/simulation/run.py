@@ -1,7 +1,7 @@
 """Plays one run: the scheduler picks the next event, from one seed."""
 
 import random
-from collections.abc import Callable, Iterator, MutableMapping, MutableSequence
+from collections.abc import Callable, Iterator, MutableMapping, MutableSequence, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -15,6 +15,7 @@ from index.rules.rule_history import RuleHistory
 from index.rules.rules import Rules
 from sidecar.config.retention import FOREVER_MS, Retention
 from sidecar.engine.release.rates import TargetLimit
+from snapshots.state.claim import claim_key, encode_claim
 from snapshots.state.inventory import NOTHING_STORED
 from snapshots.state.staged import STAGED_PREFIX
 from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
@@ -24,7 +25,7 @@ from tests.simulation.forgetting import some_brokers
 from tests.simulation.host import DEAD_PLACE, FREE_PLACES, INDISPENSABLE, TOPIC_ID
 from tests.simulation.jobs import Job
 from tests.simulation.members import Group, Member
-from tests.simulation.process import some_process
+from tests.simulation.process import MEANWHILE_CHANCE, SimulatedProcess, some_process
 from tests.simulation.refusing import some_refusing
 from tests.simulation.replacing import Wrong, playing
 from tests.simulation.serving import SteppedWorker
@@ -47,6 +48,8 @@ from tests.simulation.workload import (
 from tests.simulation.world import (
     DELAY_PLACE,
     FIRST_OFFSET,
+    GROUP,
+    OTHER_GROUPS,
     RECEIPTS_PLACE,
     REJECTED,
     START_MS,
@@ -129,6 +132,11 @@ UNREADABLE_CHANCE = 0.1
 LANES_WEIGHT = 1
 """The weight of a fence of a lane, in runs in which processes have lanes."""
 
+GROUPS_SHARE = 0.2
+"""The share of runs in which a second group of routers serves the topic, until the faults end."""
+
+FENCED_BY_OTHERS = "Two groups must not serve one delay topic"
+
 SHORTEN_SHARE = 0.3
 SHORTEN_WEIGHT = 1
 """The share of runs in which the retention of the delay topic changes, and the weight of a change."""
@@ -198,14 +206,13 @@ class Run:
         # A random generator of its own, too.
         self._chaining = random.Random(f"{seed}, chains")
         self._around.refuses_moves = self._names and self._chaining.random() < CHAIN_SHARE
-        self._around.store.begin(first_state(self._rules_used[0]))
-        self._around.store.log = self._around.log
         process = some_process(seed, store, faults)
         members = [
             Member(number, replace(self._around, clock=OwnClock(self._clock), process=process.anew()), not wrong)
             for number in range(self._rng.choice([1, 1, 2, 2, 3]))
         ]
-        self._group = Group(self._rng, faults, members)
+        self._groups = self._some_groups(seed, members, process)
+        self._group = self._groups[0]
         self._acting: list[Member] = []
         faults.meanwhile = self._meanwhile
         # If reads are slow, a job can overtake them.
@@ -220,6 +227,8 @@ class Run:
         self._actions |= _actions_of(
             seed, forgets=brokers.forgets, refuses=refusing.luck is not None, lanes=process.luck is not None
         )
+        # A claim that is lost while its group takes over is not noticed.
+        self._actions["lose"] *= len(self._groups) == 1
         self._jobs: list[Iterator[str]] = []
         self._cursors = [FIRST_OFFSET]
         self._latest_ms = self._clock.now_ms
@@ -227,6 +236,34 @@ class Run:
         self._lines: MutableSequence[MutableMapping[str, Any]] = []
         self._heard = 0
         self.trace: list[str] = []
+
+    def _some_groups(self, seed: int, members: Sequence[Member], process: SimulatedProcess) -> list[Group]:
+        """Return the group of these members, perhaps with one that serves the topic by mistake; write the first state.
+
+        With two groups, none may have a claim there.
+        """
+        luck = self._grouping = random.Random(f"{seed}, groups")
+        around, faults, name = self._around, self._around.faults, luck.choice(OTHER_GROUPS)
+        groups, claimed = [Group(self._rng, faults, members)], GROUP
+        if luck.random() < GROUPS_SHARE:
+            faults.meanwhile_chance = max(faults.meanwhile_chance, luck.choice([0.0, MEANWHILE_CHANCE]))
+            arounds = [
+                replace(around, clock=OwnClock(self._clock), process=process.anew(name))
+                for _ in range(luck.choice([1, 1, 2]))
+            ]
+            others = [Member(10 + number, each, not self._wrong) for number, each in enumerate(arounds)]
+            groups.append(Group(luck, faults, others))
+            claimed = luck.choice([GROUP, ""])
+        around.store.begin(first_state(self._rules_used[0], claimed))
+        around.store.log = around.log
+        return groups
+
+    @property
+    def _members(self) -> list[Member]:
+        return [member for group in self._groups for member in group.members]
+
+    def _some_group(self) -> Group:
+        return self._group if len(self._groups) == 1 else self._grouping.choice(self._groups)
 
     @property
     def faults(self) -> int:
@@ -253,7 +290,8 @@ class Run:
                 self.logged = {str(entry["event"]) for entry in logged}
 
     def _play(self) -> None:
-        self._group.tell(self._group.owner)
+        for group in self._groups:
+            group.tell(group.owner)
         for _ in range(STEPS):
             self._do(self._rng.choices(list(self._actions), list(self._actions.values()))[0])
             self._checker.follow()
@@ -271,7 +309,7 @@ class Run:
             "clock": self._move_clock,
             "restart": self._restart,
             "rebalance": self._rebalance,
-            "news": self._group.tell_someone,
+            "news": self._some_group().tell_someone,
             "rules": self._change_rules,
             "gate": self._move_gate,
             "pause": self._pause_or_resume,
@@ -290,7 +328,7 @@ class Run:
 
     def _round(self) -> None:
         """Let one of the members act that believe to be the owner."""
-        believers = [member for member in self._group.members if member.is_told and member not in self._acting]
+        believers = [member for member in self._members if member.is_told and member not in self._acting]
         if believers:
             others_too = self._rng.random() < OTHERS_CHANCE or self._group.owner not in believers
             self._advance(self._rng.choice(believers) if others_too else self._group.owner)
@@ -318,7 +356,7 @@ class Run:
         self._note(f"appended up to {self._around.log.end}")
 
     def _restart(self) -> None:
-        member = self._rng.choice(self._group.members)
+        member = self._rng.choice(self._members)
         self._note("killed", member)
         self._start_anew(member)
 
@@ -326,21 +364,22 @@ class Run:
         member.crash()
         member.hear(assigned=False)
         member.use(self._rules_used[-1])
-        self._group.tell(member)
+        next(group for group in self._groups if member in group.members).tell(member)
 
     def _fence_lane(self) -> None:
         """Let another process take over another partition of a lane, and fence the lane."""
-        hosts = [member.serving.ports for member in self._group.members if member.serving is not None]
+        hosts = [member.serving.ports for member in self._members if member.serving is not None]
         lanes = [host.lane.name.transactional_id for host in hosts if host.lane is not None]
         if lanes:
             self._around.store.fence(self._rng.choice(lanes))
             self._note("a lane was fenced")
 
     def _rebalance(self) -> None:
-        others = [member for member in self._group.members if member is not self._group.owner]
+        group = self._some_group()
+        others = [member for member in group.members if member is not group.owner]
         if others:
-            self._group.give_to(self._rng.choice(others))
-            self._note("given to it by the group", self._group.owner)
+            group.give_to(self._rng.choice(others))
+            self._note("given to it by the group", group.owner)
 
     def _compact(self) -> None:
         self._around.store.compact()
@@ -373,7 +412,7 @@ class Run:
         start.
         """
         self._make_new_rules()
-        for member in self._group.members:
+        for member in self._members:
             luck = self._rng.random()
             if luck < 0.3:
                 self._start_anew(member)
@@ -409,7 +448,7 @@ class Run:
 
     def _begin_anew(self) -> None:
         """Let a worker begin anew, as if one of its topics had been deleted and created again."""
-        member = self._rng.choice(self._group.members)
+        member = self._rng.choice(self._members)
         if member.worker is not None:
             member.worker.loop.take_over_again()
             self._note("is to begin anew", member)
@@ -515,6 +554,9 @@ class Run:
 
     def _judge(self, error: Exception, member: Member) -> None:
         """Note the error that ended an ownership. Raise Violation if the partition must not stop by it."""
+        if len(self._groups) > 1 and isinstance(error, RefusedError) and FENCED_BY_OTHERS in str(error):
+            self._note("it leaves the partition to the other group", member)
+            return
         if isinstance(error, (RefusedError, FormatError)):
             if isinstance(error.__cause__, StateLostError) and not self._around.store.has_whole_state:
                 # Only a restored copy helps a router after the loss; an operator sees the error, and has a copy.
@@ -550,17 +592,20 @@ class Run:
             clock.now_ms -= self._rng.randint(1, 60)
         else:
             clock.now_ms += self._rng.randint(0, 40) if luck < 0.98 else LONGEST_DELAY_MS
-        own = self._rng.choice(self._group.members).around.clock
+        own = self._rng.choice(self._members).around.clock
         luck = self._rng.random()
         if luck < 0.2:
             own.ahead_ms += self._rng.randint(-4, 4)
         elif luck < 0.3:
             own.ahead_ms = self._rng.choice([0, self._rng.randint(-MOST_AHEAD_MS, MOST_AHEAD_MS)])
         self._latest_ms = max(self._latest_ms, clock.now_ms)
-        self._note(f"clock {clock.now_ms}, ahead {[each.around.clock.ahead_ms for each in self._group.members]}")
+        self._note(f"clock {clock.now_ms}, ahead {[each.around.clock.ahead_ms for each in self._members]}")
 
     def _settle(self) -> None:
-        """Let every owed record leave: stop the faults, tell every member the owner, and set the clocks right."""
+        """Let every owed record leave: stop the faults, tell every member the owner, and set the clocks right.
+
+        An operator stops the other group.
+        """
         self._note("settling")
         self._around.faults.stop()
         self._around.store.brokers.settle()
@@ -569,7 +614,11 @@ class Run:
         self._around.gated.clear()
         self._around.paused.clear()
         self._around.drained.clear()
-        for member in self._group.members:
+        for group in self._groups[1:]:
+            for member in group.members:
+                member.hear(assigned=False)
+        del self._groups[1:]
+        for member in self._members:
             self._start_anew(member)
             member.around.clock.ahead_ms = 0
         for key in [key for key in self._around.store.backfill if not key.startswith(STAGED_PREFIX)]:
@@ -621,10 +670,15 @@ def _actions_of(seed: int, *, forgets: bool, refuses: bool, lanes: bool) -> dict
     }
 
 
-def first_state(rules: Rules) -> list[tuple[bytes, bytes | None]]:
-    """Return the state that ``init`` writes for a delay topic with records."""
+def first_state(rules: Rules, group: str = GROUP) -> list[tuple[bytes, bytes | None]]:
+    """Return the state that ``init`` writes for a delay topic with records; without a group that of a version before.
+
+    So a run without another group takes no claim of its own.
+    """
     progress, history = start_of(FIRST_OFFSET), RuleHistory.beginning(FIRST_OFFSET, rules)
-    return [(RULES_KEY, encode_history(history)), (PROGRESS_KEY, encode_progress(progress, TOPIC_ID, NOTHING_STORED))]
+    claims = [(claim_key(group), encode_claim())] if group else []
+    stored = encode_progress(progress, TOPIC_ID, NOTHING_STORED._replace(group=group))
+    return [*claims, (RULES_KEY, encode_history(history)), (PROGRESS_KEY, stored)]
 
 
 def _some_seal_rules(rng: random.Random) -> SealRules:

@@ -83,7 +83,7 @@ class SteppedWorker:
         self.met: Exception | None = None
         self.pause_s = 0.0
         context = PartitionContext(
-            DelayTopicConfig(name=DELAY_TOPIC), 0, "g", METRICS, self._clock, limits=around.limits
+            DelayTopicConfig(name=DELAY_TOPIC), 0, around.process.group, METRICS, self._clock, limits=around.limits
         )
         self.loop = serving.ServingLoop(context, self, SimulatedSize(around.faults), 30, SESSION_TIMEOUT_S, "")
         self._steps = self.loop.steps()
@@ -107,7 +107,7 @@ class SteppedWorker:
     @property
     def is_owner(self) -> bool:
         """Says whether no other router has taken over since this one did."""
-        return self._own is not None and self._own.epoch == self._around.store.epoch
+        return self._own is not None and self._own.is_present
 
     def turn(self, reads: int, most_records: int) -> None:
         """Do some of the waiting work of the pool, and the next step of an ownership."""

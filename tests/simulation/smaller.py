@@ -28,5 +28,6 @@ SMALL: Final = Limits(
     progress_every_s=0.02,
     progress_clearance_s=0.0,
     held_records=5,
+    yield_s=0.02,
     resume_every_s=0.0,
 )

@@ -8,6 +8,7 @@ import pytest
 from index.buckets.bucket_rules import SealRules
 from index.errors import ClusterError, ClusterTrouble
 from index.rules.rules import Rules
+from sidecar.engine.ownership.lanes import Claims
 from sidecar.engine.ownership.owned_partition import OwnedPartition, take_over
 from sidecar.engine.release.rates import TargetLimit
 from tests.simulation.host import Host
@@ -33,7 +34,7 @@ def test_what_fails_half_way_leaves_nothing_behind(monkeypatch: pytest.MonkeyPat
     host.rates.learn(DELAY_TOPIC, 2)
     host.fence()
     with pytest.raises(ClusterError, match="no answer"):
-        take_over(host)
+        take_over(host, Claims(host.context))
     assert closed == ["ahead"]
     assert host.budget.used_bytes == 0
     assert host.rates.share(TargetLimit(10, sources=(DELAY_TOPIC,))) == 0

@@ -26,8 +26,14 @@ DELAY_TOPIC = "d"
 REJECTED = "d.rejected"
 STATE_PLACE, SNAPSHOTS_PLACE, BACKFILL_PLACE = ("d.delay-state", 0), ("d.delay-snapshots", 0), ("d.delay-backfill", 0)
 DELAY_PLACE, RECEIPTS_PLACE = (DELAY_TOPIC, 0), ("d.receipts", 0)
-OWN_ID = "g.d.0"
-"""The transactional id of the partition itself."""
+GROUP = "g"
+OTHER_GROUPS = ("a", "z")
+"""The group of the routers, and names of another group that serves the topic by mistake."""
+
+
+def own_id(group: str = GROUP) -> str:
+    """Return the transactional id of the partition itself."""
+    return f"{group}.d.0"
 
 
 AT_RELEASE = ("is no longer allowed", "does not exist", TOO_LARGE.message)
@@ -412,16 +418,11 @@ class Store:
         self.snapshots_end += 1
         return self.snapshots_end - 1
 
-    @property
-    def epoch(self) -> int:
-        """The epoch of the last producer of the partition's own id."""
-        return self._epochs.get(OWN_ID, 0)
-
     def present(self, transactional_id: str) -> Held:
         """Return the producer of an id that is not fenced."""
         return Held(transactional_id, self._epochs.get(transactional_id, 0))
 
-    def fence(self, transactional_id: str = OWN_ID) -> int:
+    def fence(self, transactional_id: str) -> int:
         """Shut the other producers of an id out, and settle a commit whose answer was lost, one way or the other."""
         epoch = self._epochs[transactional_id] = self._epochs.get(transactional_id, 0) + 1
         settled = self._in_doubt.pop(transactional_id, None)

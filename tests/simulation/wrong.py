@@ -7,6 +7,7 @@ mistake:
 * :mod:`.wrong_buckets`: the router's own buckets
 * :mod:`.wrong_adopting`: buckets that were adopted
 * :mod:`.wrong_lanes`: producers that several partitions share
+* :mod:`.wrong_groups`: two groups of routers on one topic
 * :mod:`.wrong_owning`: take-overs, other owners, retention, and the content of a record
 * :mod:`.wrong_recurring`: recurring schedules
 * :mod:`.wrong_naming`: cancelled and replaced schedules
@@ -46,6 +47,7 @@ from tests.simulation import (
     wrong_adopting,
     wrong_buckets,
     wrong_doubts,
+    wrong_groups,
     wrong_ids,
     wrong_lanes,
     wrong_moving,
@@ -387,6 +389,7 @@ ALL: tuple[type[Wrong], ...] = (
     *wrong_adopting.ALL,
     *wrong_owning.ALL,
     *wrong_lanes.ALL,
+    *wrong_groups.ALL,
     *wrong_recurring.ALL,
     *wrong_naming.ALL,
     *wrong_ids.ALL,

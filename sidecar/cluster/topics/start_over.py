@@ -9,6 +9,8 @@ occurrences in the log have left (:mod:`index.named.series_in_log`).
 
 The work takes one transaction under the partition's own transactional.id. The transaction fences the owner of the
 partition, writes a tombstone for every key found in the state partition, and a fresh progress with the present rules.
+Claims of router groups stay: the command claims and fences as a take-over does (:mod:`sidecar.engine.ownership.lanes`),
+and the next owner removes the claims of other groups.
 Rejected: leaving the state empty. The group's offset would have to be removed too, for which librdkafka has no request,
 and after a crash between the two steps the partition would refuse to start as before.
 """
@@ -34,6 +36,7 @@ from sidecar.kafka.client import clients
 from sidecar.kafka.client.admin import TopicFacts, log_range, parse_place, topic_facts, uncommitted_end
 from sidecar.kafka.client.errors import Verdict, classify, error_of
 from sidecar.kafka.reading.scan import read_settled
+from snapshots.state.claim import CLAIM_PREFIX, claim_key, encode_claim, groups_in
 from snapshots.state.inventory import Inventory
 from snapshots.state.mask import mask_records
 from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress, lane_in
@@ -121,17 +124,31 @@ def _replace_state(config: Config, admin: AdminClient, planned: StartOver) -> No
 
 
 def fenced_producer(config: Config, admin: AdminClient, topic: DelayTopicConfig, partition: int) -> Producer:
-    """Return a producer that has fenced the owner of the partition, so that its state changes no more.
+    """Return a producer that has fenced the owner of the partition, of any group, so that its state changes no more.
 
     Once the own id is fenced, no owner can name another lane in the state (:mod:`sidecar.engine.ownership.lanes`).
     """
+    own = config.router.group_id
     producer = _fencing(config, clients.transactional_id(config, topic.name, partition))
-    _wait_until_visible(admin, topic.state, partition)
-    stored = read_settled(config, topic.state, partition, admin)
-    if (lane := lane_in((each.key, each.value) for each in stored)) is not None:
-        _fencing(config, lane.transactional_id)
+    fenced: set[str] = set()
+    while True:
         _wait_until_visible(admin, topic.state, partition)
-    return producer
+        stored = [(each.key, each.value) for each in read_settled(config, topic.state, partition, admin)]
+        groups, lane = groups_in(stored), lane_in(stored)
+        others = {clients.transactional_id(config, topic.name, partition, group=group) for group in groups - {own}}
+        if lane is not None:
+            others.add(lane.transactional_id)
+        if own not in groups:
+            producer.begin_transaction()
+            _produce(producer, topic.state, partition, claim_key(own), encode_claim())
+            producer.commit_transaction()
+            fenced.clear()
+        elif others <= fenced:
+            return producer
+        else:
+            for each in others - fenced:
+                _fencing(config, each)
+            fenced |= others
 
 
 def _fencing(config: Config, transactional_id: str) -> Producer:
@@ -159,7 +176,7 @@ def write_fresh(
     series = series_of(config, topic, partition, admin, key)
     transit = series.transit(start)
     gone = [*mask_records(series.mask), *(encode_transit(*lot) for lot in transit.items())]
-    inventory = Inventory((), 0, series.mask.containers, len(transit))
+    inventory = Inventory((), 0, series.mask.containers, len(transit), group=config.router.group_id)
     records: dict[bytes, bytes | None] = dict.fromkeys(stale) | dict(gone)
     records[RULES_KEY] = encode_history(RuleHistory.beginning(progress.cursor, config.rules_for(topic)))
     records[PROGRESS_KEY] = encode_progress(progress, delay.topic_id, inventory)
@@ -186,6 +203,6 @@ def _produce(producer: Producer, topic: str, partition: int, key: bytes, value: 
 
 
 def state_keys(config: Config, topic: DelayTopicConfig, partition: int, admin: AdminClient) -> set[bytes]:
-    """Return all keys that have a value in the state partition, including unknown ones."""
+    """Return all keys that have a value in the state partition, including unknown ones, without claims of groups."""
     latest = {each.key or b"": each.value for each in read_settled(config, topic.state, partition, admin)}
-    return {key for key, value in latest.items() if value is not None}
+    return {key for key, value in latest.items() if value is not None and not key.startswith(CLAIM_PREFIX)}

@@ -26,21 +26,61 @@ the state and the progress of all partitions that have something to write. The p
 So partitions may join and leave a lane one by one, and a partition that holds up others can be served by itself. The
 state, and the assignment of partitions by the group, are those of a router without lanes.
 
+Two groups of routers have different own ids for one partition. That is a mistake, or a change of ``group_id``, and must
+not deliver a record twice. So each group has a claim in the state (:mod:`snapshots.state.claim`), and a take-over ends
+with a *last read* of the settled state. That read names the own claim, no other group that was not fenced behind the
+own claim, and no lane of another owner that may write::
+
+    fence the own id ──► read the state ──► names the own claim? ──no──► fence the others, write the claim by the own id
+                             ▲  ▲                 │ yes                                          │
+                             │  └─────────────────┼──────────────────────────────────────────────┘
+                             └── fence them ◄─yes─┴ names other groups? ──no──► first transaction, removes their claims
+
+A claim of a group is written by the own id of that group alone, and removed alone by the first transaction of another
+group, which has fenced that id before its own last read. Where the own claim stands from an earlier ownership, and no
+other, a take-over costs no request. *Two ownerships A and B of different groups never both write after their last
+reads:* let A read last before B does, and suppose first that A's claim stands when B reads.
+
+* B has fenced the own id of A's group, behind its own claim. If A had begun before that, A is fenced before B reads,
+  and B reads all that A wrote.
+* If A began later, B's claim stood before A read. Either it stands when A reads: then A has fenced B. Or a third owner
+  has removed it: that owner fenced B's id, and if it did so after B began, B is fenced. If it did so earlier, B has
+  found its claim missing and written it again. It counts only fences behind that, which are later than A's last read.
+
+Suppose now that C was the first to remove A's claim in between. If C fenced A's id after A began, A is fenced before B
+reads. If it did so earlier, A and C are a pair as above, of which one had written before the other read last: where C
+reads after A, A's claim stands then. Where C reads before A, C's claim stands, so that A fences C before C removes
+anything, or was removed in turn by a fourth owner of whom the same holds. Each step goes back in time, so it ends.
+
+* An owner that was fenced by another group refuses the partition for a while (``Limits.yield_s``), so that two groups
+  do not fence each other all the time, and people hear of it. An owner that is new to the partition does not: a change
+  of ``group_id`` needs no wait.
+* The fence of another group takes the right to its transactional ids. It is tried before the own claim is written, so
+  that a group without the right does not hold up the other one.
+* A router of a version without claims refuses a state that has one. Where such a router still serves, its id is not
+  known, and a router of another group does not fence it.
+
+Rejected: an own id without the name of the group. Rights are granted on ids that begin with that name, and routers of
+earlier versions could not be fenced. Rejected: asking the cluster for members of the other group. A router that hangs
+is no member, and the client aborts the process at a late answer (:mod:`sidecar.kafka.client.membership`).
+
 Rejected: a lane as a partition of the state topic. It costs one state partition for several delay partitions, so its
 number can only be changed by moving all states; the group assigns whole lanes; and a damaged partition has to be cut
 out of a state that it shares. A state partition of its own costs a transaction one more marker.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from index.errors import NotYetError
+from index.errors import NotYetError, RefusedError
+from sidecar.engine.context import PartitionContext
 from sidecar.engine.ownership.origin import Origin
 from sidecar.engine.release.transaction import Transactions
 from snapshots.state.lane import LaneName
 
 
 class StateWriters(Protocol):
-    """The port to the lanes that write the state of a partition."""
+    """The port to the lanes and groups that write the state of a partition."""
 
     def lane(self) -> LaneName | None:
         """Read the state topic to its end, and return the lane that may write it, if it names one.
@@ -53,6 +93,15 @@ class StateWriters(Protocol):
 
         Leave a lane alone that is known to have ended, or that this process serves other partitions with.
         """
+
+    def groups(self) -> frozenset[str]:
+        """Return the groups with a claim in the state that ``lane`` has read."""
+
+    def claim(self, group: str) -> None:
+        """Write the claim of the own group by the own id, and commit it."""
+
+    def end_group(self, group: str) -> None:
+        """Fence the own id of another group; raise RefusedError if that is not allowed."""
 
 
 class SharedLane(Protocol):
@@ -77,3 +126,54 @@ def end_former(standing: StateWriters) -> None:
     """Fence the lane that the state names, and read the state again, until no lane of another owner can write it."""
     while (lane := standing.lane()) is not None and standing.end(lane):
         pass
+
+
+class Claims:
+    """The claim of one group on one partition, by one worker; it outlives the ownerships of that worker."""
+
+    def __init__(self, context: PartitionContext) -> None:
+        self._context = context
+        self._has_claimed = False
+        self._yields_until_s: float | None = None
+        self.fenced: set[str] = set()
+        """The other groups that this take-over has fenced behind its claim."""
+
+    def begin(self) -> None:
+        """Begin a take-over."""
+        self.fenced = set()
+
+    def settle(self, standing: StateWriters) -> bool:
+        """Do one step of a take-over, and say whether it has changed anything: then the state must be read again.
+
+        Raise RefusedError with the way out while another group has the partition.
+        """
+        own, named = self._context.group_id, standing.groups()
+        others = sorted(named - {own})
+        if own in named:
+            self._has_claimed, self._yields_until_s = True, None
+            left = [group for group in others if group not in self.fenced]
+            for group in left:
+                standing.end_group(group)
+                self.fenced.add(group)
+            return bool(left)
+        if others and self._has_claimed:
+            self._yield_to(others)
+        for group in others:
+            standing.end_group(group)
+        standing.claim(own)
+        self.fenced.clear()
+        return True
+
+    def _yield_to(self, others: Sequence[str]) -> None:
+        now_s = self._context.clock.running_s()
+        if self._yields_until_s is None:
+            self._yields_until_s = now_s + self._context.limits.yield_s
+        if now_s < self._yields_until_s:
+            name = self._context.name
+            raise RefusedError(
+                f"routers of group {', '.join(others)} have taken {name}/{self._context.partition} over from this"
+                f" group, {self._context.group_id}. Two groups must not serve one delay topic. They fence each other,"
+                " so that nothing is delivered twice, but each interrupts the other. Stop the routers of one group, or"
+                f" take {name} out of their configuration. If the other group is stopped, this router goes on by"
+                f" itself, at most {self._context.limits.yield_s:.0f} s after it was fenced"
+            )

@@ -1,6 +1,6 @@
 """The origin of an owner of a delay partition: its state at the start, and the first transaction and log lines."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyroaring import FrozenBitMap64
@@ -14,6 +14,7 @@ from index.pending.progress import Progress
 from index.rules.rule_history import RuleHistory
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.release.transaction import Outcome, Request, Transaction, Transactions, state_of
+from snapshots.state.claim import claim_key
 from snapshots.state.held import HeldEntry
 from snapshots.state.inventory import InventoryKeeper
 from snapshots.state.lane import LaneName
@@ -33,6 +34,8 @@ class Origin:
     * ``changed``: the names of the differences between the rules and the rules of the last owner.
     * ``stale``: keys of the state that the first transaction removes.
     * ``lane``: the lane that may write the state, unless it has ended.
+    * ``group``: the group of the owner, which has a claim in the state. ``fenced`` are other groups, which the owner
+      has fenced; the first transaction removes their claims.
     * ``state_starts_at``: the first offset of the state partition, if the state has no inventory, else 0. Compaction
       leaves it at 0. Beyond 0, records were removed that may have been part of the state.
     """
@@ -52,6 +55,13 @@ class Origin:
     state_starts_at: int = 0
     lane: LaneName | None = None
     queries: tuple[Query, ...] = ()
+    group: str = ""
+    fenced: tuple[str, ...] = ()
+
+    def claimed_by(self, group: str, fenced: Iterable[str]) -> "Origin":
+        """Return the origin of an owner of this group, which has fenced other groups."""
+        fenced = tuple(sorted(fenced))
+        return replace(self, group=group, fenced=fenced, is_stored=self.is_stored and not fenced)
 
     def with_series_key(self, new: Callable[[], bytes]) -> "Origin":
         """Return the origin with a key that signs the next occurrences of recurring schedules; new if it has none."""
@@ -81,6 +91,11 @@ class Origin:
         )
 
 
+def inventory_at(origin: Origin) -> InventoryKeeper:
+    """Return the inventory of the state at the start of an ownership."""
+    return InventoryKeeper(origin.buckets, origin.held, origin.mask, origin.transit, origin.queries, origin.group)
+
+
 class _Nobody:
     """The owner of the requests of a take-over."""
 
@@ -105,8 +120,9 @@ def write_origin(transactions: Transactions, origin: Origin, lane: LaneName | No
         requests += [Request(nobody, installs=Installation(manifest)) for manifest in origin.buckets]
         withdrawn = tuple(key for key, _ in origin.restored)
         requests.append(Request(nobody, removed=origin.stale, withdrawn=withdrawn))
+    requests += [Request(nobody, removed=(claim_key(group),)) for group in origin.fenced]
     # The transaction leaves the buckets, held records and other keys of the origin as they are.
-    inventory = InventoryKeeper(origin.buckets, origin.held, origin.mask, origin.transit, origin.queries).current
+    inventory = inventory_at(origin).current
     state = [*state_of(requests), *origin.made_anew]
     transaction = Transaction((), (), origin.progress, inventory, state, requests, lane=lane)
     result = transactions.commit(transaction)
@@ -115,8 +131,15 @@ def write_origin(transactions: Transactions, origin: Origin, lane: LaneName | No
 
 
 def tell_of_origin(context: PartitionContext, origin: Origin) -> None:
-    """Log and count records that were removed too early; log a truncated state and changed rules."""
+    """Log and count records that were removed too early; log a truncated state, fenced groups and changed rules."""
     topic, log = context.topic, context.log
+    if origin.fenced:
+        log.warning(
+            "other_group_fenced",
+            groups=list(origin.fenced),
+            note="once for each partition after a change of router.group_id; otherwise two groups of routers serve"
+            f" {topic.name}: stop one of them",
+        )
     if origin.lost:
         context.metrics.lost.labels(topic.name).inc(origin.lost)
         log.error(

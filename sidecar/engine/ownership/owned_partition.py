@@ -23,8 +23,8 @@ from sidecar.engine.intake.decided import Indexed
 from sidecar.engine.intake.deciding import NEVER
 from sidecar.engine.ownership.adopting import Adopting
 from sidecar.engine.ownership.attempts import AttemptCounter
-from sidecar.engine.ownership.lanes import require_noted
-from sidecar.engine.ownership.origin import Origin, tell_of_origin, write_origin
+from sidecar.engine.ownership.lanes import Claims, require_noted
+from sidecar.engine.ownership.origin import Origin, inventory_at, tell_of_origin, write_origin
 from sidecar.engine.ownership.ports import Host, TopicSettings
 from sidecar.engine.ownership.rule_changes import RuleChanges
 from sidecar.engine.ownership.status import PartitionState, PartitionStatus
@@ -44,20 +44,25 @@ from sidecar.engine.release.screening import Screening
 from sidecar.engine.release.transaction import Request, Timestamps, Transactions
 from sidecar.engine.release.watch import DoubtWatch
 from sidecar.lateness import RecentLateness
-from snapshots.state.inventory import InventoryKeeper
 
 
-def take_over(host: Host) -> "OwnedPartition":
+def take_over(host: Host, claims: Claims) -> "OwnedPartition":
     """Read the state of the last owner, write the changes to it, and begin to read the delay topic from S.
 
-    All other writers are fenced before. Raise RefusedError or NotYetError, with the way out, if the partition must not
-    start; errors of the ports pass.
+    All other writers of the group are fenced before. Raise RefusedError or NotYetError, with the way out, if the
+    partition must not start; errors of the ports pass.
     """
     context = host.context
     standing = host.standing()
     changes = RuleChanges(host.settings, context)
     doubtful = changes.settings.is_doubtful
+    claims.begin()
     origin = read_origin(context, standing, changes.settings.rules, stored_rules_hold=doubtful)
+    # Only now, so that a partition that must not start gets no claim: its state may be lost, and empty.
+    while claims.settle(standing):
+        failpoints.passing("recovery.claimed")
+        origin = read_origin(context, standing, changes.settings.rules, stored_rules_hold=doubtful)
+    origin = origin.claimed_by(context.group_id, claims.fenced)
     doubts = standing.doubts(origin.as_state)
     if origin.history.in_force.recurring:
         origin = origin.with_series_key(host.new_series_key)
@@ -142,7 +147,7 @@ class OwnedPartition:
             Moving(pending.of, source.decide, key, behind),
             Querying(self.ledger, self.gate),
         )
-        inventory = InventoryKeeper(origin.buckets, origin.held, origin.mask, origin.transit, origin.queries)
+        inventory = inventory_at(origin)
         lane = None if host.lane is None else host.lane.name
         parts = self.ledger, self.gate, inventory, self._screening
         self.releaser = Releaser(context, transactions, *parts, lane=lane)

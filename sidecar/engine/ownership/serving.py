@@ -52,6 +52,7 @@ from index.partition.transaction_size import TransactionSize
 from sidecar import failpoints
 from sidecar.config.retention import Retention
 from sidecar.engine.context import PartitionContext
+from sidecar.engine.ownership.lanes import Claims
 from sidecar.engine.ownership.owned_partition import OwnedPartition, take_over
 from sidecar.engine.ownership.ports import HostingProcess, ServedHost
 from sidecar.engine.ownership.rounds import Rounds
@@ -102,6 +103,7 @@ class ServingLoop:
         self._session_timeout_s = session_timeout_s
         self._brokers = brokers
         self._again = False
+        self._claims = Claims(context)
         # No other member can have the partition if it was assigned a moment ago, or if this worker itself let it go.
         self._ours = True
         self._pause_s = FIRST_PAUSE_S
@@ -174,7 +176,7 @@ class ServingLoop:
                 self._report(PartitionState.RESTORING, self._after_what)
                 self._again = False
                 self.retention = None
-                owned = take_over(host)
+                owned = take_over(host, self._claims)
                 closing.callback(vars(owned).clear)
                 closing.callback(owned.close)
                 self.topic_ids = host.topic_ids

@@ -1,12 +1,14 @@
 """Takes over a delay partition: reads the state of the last owner, and refuses a partition that must not start.
 
-The new owner is the only writer already. Then:
+The new owner is the only writer of its group already. Then:
 
 1. The state partition is read to its end: progress, and the rules that decided [S, C). If it names a lane, the lane is
-   fenced, and the state is read again (:mod:`sidecar.engine.ownership.lanes`). Then the brokers are asked on which
-   partitions they may have forgotten a transaction (:mod:`sidecar.kafka.doubts`).
+   fenced, and the state is read again (:mod:`sidecar.engine.ownership.lanes`).
 2. The delay topic is checked: it must be the topic that the state is about, and must still have the needed records.
-3. The first transaction writes the state if it is new or the rules have changed. A job may have made lost state anew,
+3. If the state does not name the own group, or names another one, the own group is noted there, the other one is
+   fenced, and all this is done again. Then the brokers are asked on which partitions they may have forgotten a
+   transaction (:mod:`sidecar.kafka.doubts`).
+4. The first transaction writes the state if it is new or the rules have changed. A job may have made lost state anew,
    as a whole or in part (:mod:`sidecar.process.host.restoring`).
 
 The replay of [S, C) and releases come later; no record is released before the replay has reached C.
@@ -59,7 +61,7 @@ class Standing(StateWriters, Protocol):
         """
 
     def state_keys(self) -> Collection[bytes]:
-        """Return all keys with a value in the state partition, known or not."""
+        """Return all keys with a value in the state partition, known or not, without claims of groups."""
 
     def state_starts_at(self) -> int:
         """Return the first offset that the state partition still has."""

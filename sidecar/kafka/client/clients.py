@@ -41,9 +41,12 @@ MAX_MESSAGE_BYTES = 16 * 1_048_576
 """Size limit of the client; the limit of the broker, which is usually lower, decides which records are refused."""
 
 
-def transactional_id(config: Config, topic: str, partition: int) -> str:
-    """Return the id that fences the old owner of a delay partition; ACLs are given on its prefix, the group id."""
-    return f"{config.router.group_id}.{topic}.{partition}"
+def transactional_id(config: Config, topic: str, partition: int, group: str | None = None) -> str:
+    """Return the id that fences the old owner of a delay partition; ACLs are given on its prefix, the group id.
+
+    ``group`` is another group, whose owner is to be fenced.
+    """
+    return f"{group or config.router.group_id}.{topic}.{partition}"
 
 
 def _client_id(config: Config, role: str) -> str:

@@ -11,7 +11,8 @@ the operator names them, since their other transactions may lie behind it.
 
     1 fence       become the only writer of the delay partition; refuse another producer id or another first offset
     2 note        write `ending` to the state, by another producer: its marker leaves the open transaction open.
-                  From here on routers refuse the partition, and the command, run again, goes on at 3
+                  From here on routers refuse the partition, and the command, run again, goes on at 3.
+                  Fence other groups of routers, which may have taken over before
     3 abort       write to the place and abort: the marker ends the forgotten transaction there as well
     4 write again one transaction, of a new epoch: the committed records of the forgotten one, a tombstone for the note
 
@@ -155,6 +156,7 @@ class EndTransaction:
             raise DelayRouterError(
                 f"the command was begun otherwise; run it again as it was begun: {command_of(ending)}"
             )
+        self._fence_others()
         self._close(producer, ending)
         failpoints.passing("ending.closed")
         # The producer gets a new epoch: the client may have repeated the request that ended the transaction before.
@@ -168,9 +170,7 @@ class EndTransaction:
         """Do step 1, and return the producer that has the transaction open."""
         if self._is_of_lane:
             self._fencing(self._own_id)
-        stored = self._stored()
-        if stored is not None and stored.lane is not None and stored.lane.transactional_id != self.transactional_id:
-            self._fencing(stored.lane.transactional_id)
+        self._fence_lane(self._stored())
         told: list[int] = []
         producer = self._fencing(self.transactional_id, lambda text: _note_id(told, text))
         until_s = time.monotonic() + TOLD_WITHIN_S
@@ -193,6 +193,11 @@ class EndTransaction:
 
     def _begun(self, producer_id: int, start_offset: int, *, committed: bool) -> Ending:
         ends, place = self._ends(), f"{self._place[0]}/{self._place[1]}"
+        if others := self._others(self._stored()):
+            raise DelayRouterError(
+                f"routers of group {', '.join(others)}, not {self._config.router.group_id}, serve {self._topic.name}/"
+                f"{self._partition}: run the command with that router.group_id. Nothing was changed"
+            )
         if not ends.is_open:
             raise DelayRouterError(f"no transaction is open on {place}; nothing was changed")
         if ends.settled != start_offset:
@@ -260,6 +265,20 @@ class EndTransaction:
             topic = self._config.require_delay_topic(name, "")
             states[name, partition] = _folded(read_settled(self._config, topic.state, partition, self._admin))
         return [(state := states[each.source]) is not None and _has_left(state, each) for each in hidden]
+
+    def _fence_others(self) -> None:
+        """Fence other groups with a claim: it is from before the note, or its writer has found the note since."""
+        if others := self._others(self._stored()):
+            for group in others:
+                self._fencing(clients.transactional_id(self._config, self._topic.name, self._partition, group=group))
+            self._fence_lane(self._stored())
+
+    def _others(self, stored: StoredState | None) -> list[str]:
+        return [] if stored is None else sorted(stored.groups - {self._config.router.group_id})
+
+    def _fence_lane(self, stored: StoredState | None) -> None:
+        if stored is not None and stored.lane is not None and stored.lane.transactional_id != self.transactional_id:
+            self._fencing(stored.lane.transactional_id)
 
     def _refuse_unnamed(self, ending: Ending | None) -> None:
         """Refuse to go on if records of a delay partition that was not named lie behind the transaction of a lane."""

@@ -1,13 +1,15 @@
 """The ports of an owned partition in the process: clients of its own, and parts that the process shares."""
 
 import secrets
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from index.errors import RefusedError
 from index.pending.run import Runs
 from index.protocol.record import Record
 from index.rules.rule_history import RuleHistory
@@ -32,6 +34,8 @@ from sidecar.engine.release.gate import Gate
 from sidecar.engine.release.rates import RateLimits
 from sidecar.kafka.client import admin as cluster
 from sidecar.kafka.client import clients
+from sidecar.kafka.client.commands import acl_command, principal_of
+from sidecar.kafka.client.errors import error_of
 from sidecar.kafka.doubts.look import DoubtFinder
 from sidecar.kafka.reading.fetching import Fetching, connects_of
 from sidecar.kafka.reading.offset_reader import OffsetReader
@@ -39,7 +43,7 @@ from sidecar.kafka.writing.kafka_transactions import KafkaTransactions
 from sidecar.kafka.writing.lane import Lane
 from sidecar.kafka.writing.lanes import Member
 from sidecar.kafka.writing.target_directory import TargetDirectory
-from sidecar.kafka.writing.transactions import fence
+from sidecar.kafka.writing.transactions import commit, fence, produce
 from sidecar.kafka.writing.writer import PartitionWriter
 from sidecar.policies.settings import PolicySettings
 from sidecar.process.host.budget import PayloadBudget
@@ -48,9 +52,10 @@ from sidecar.process.host.read_ahead import ReadAhead
 from sidecar.process.host.restoring import look_at_backfills
 from sidecar.process.host.shared import Shared
 from sidecar.process.host.staging import StagedAt, Staging
-from sidecar.process.host.standing import KafkaStanding
+from sidecar.process.host.standing import KafkaStanding, OtherWriters
 from sidecar.zones import zone_of
 from snapshots.segments.codec import SegmentCodec
+from snapshots.state.claim import claim_key, encode_claim
 from snapshots.state.lane import LaneName
 
 SERIES_KEY_BYTES = 16
@@ -190,7 +195,8 @@ class KafkaHost:
     def standing(self) -> KafkaStanding:
         """Look at the topics of the partition, and return the port for questions about it."""
         shared, topic, partition = self._shared, self._topic, self._partition
-        standing = KafkaStanding(shared.config, topic, partition, self._end_lane)
+        writers = OtherWriters(self._end_lane, self._claim, self._end_group)
+        standing = KafkaStanding(shared.config, topic, partition, writers)
         self._topics = standing.topics
         self._staged = KafkaStaged(shared.staging, StagedAt(topic.backfill, topic.snapshots, partition))
         self._closing.callback(self._staged.close)
@@ -208,6 +214,31 @@ class KafkaHost:
     def _end_lane(self, name: LaneName) -> bool:
         mine = None if self.lane is None else self.lane.member
         return self._shared.lanes.end(name, self.context.place, mine, self._fence)
+
+    def _claim(self, group: str) -> None:
+        with self._writes_with.alone() as producer:
+            producer.begin_transaction()
+            produce(producer, self._topic.state, encode_claim(), claim_key(group), self._partition, (), 0, None)
+            commit(producer)
+
+    def _end_group(self, group: str) -> None:
+        config, place = self._shared.config, f"{self._topic.name}/{self._partition}"
+        producer = clients.producer(config, clients.transactional_id(config, *self.context.place, group=group))
+        try:
+            self._fence(producer)
+        except KafkaException as exception:
+            if error_of(exception).code() != KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                raise
+            resource = f"--transactional-id {shlex.quote(group)} --resource-pattern-type prefixed"
+            grant = acl_command(config.bootstrap, ["Write"], resource, principal_of(config.kafka))
+            raise RefusedError(
+                f"routers of group {group} have served {place}, and this group, {self.context.group_id}, may not fence"
+                " them: if one of them still runs, records would be delivered twice. Take the name of the topic out of"
+                f" the configuration of one group. If it is to be this group that serves it, stop group {group}, and"
+                f" grant this group's principal the right to fence it: {grant}"
+            ) from exception
+        finally:
+            producer.purge()
 
     def transactions(self, origin: Origin) -> KafkaTransactions:
         """Return transactions of the producer of the partition's own id, which has fenced the other owners."""

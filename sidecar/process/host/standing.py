@@ -1,7 +1,7 @@
 """The standing of a partition: answers of the cluster to a new owner."""
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -21,11 +21,20 @@ from sidecar.kafka.client.errors import error_of
 from sidecar.kafka.doubts.look import DoubtFinder
 from sidecar.kafka.reading.scan import read_settled
 from sidecar.process.host.restoring import read_backfills
+from snapshots.state.claim import groups_in
 from snapshots.state.lane import LaneName
 from snapshots.state.state import StoredState, fold_state, lane_in
 
 SETTLED_SOON_S: Final = 0.2
 """The time that a transaction of an owner that serves takes at most, nearly always."""
+
+
+class OtherWriters(NamedTuple):
+    """The methods of ``StateWriters`` that write: fence a lane, claim the state, fence another group."""
+
+    end: Callable[[LaneName], bool]
+    claim: Callable[[str], None]
+    end_group: Callable[[str], None]
 
 
 class KafkaStanding:
@@ -42,9 +51,9 @@ class KafkaStanding:
         config: Config,
         topic: DelayTopicConfig,
         partition: int,
-        end_lane: Callable[[LaneName], bool],
+        writers: OtherWriters,
     ) -> None:
-        """Look at the topics of the partition; ``end_lane`` fences a lane, as ``end`` does.
+        """Look at the topics of the partition.
 
         Raise RefusedError with the first missing topic and the way out, or KafkaException if the cluster does not
         answer.
@@ -56,7 +65,8 @@ class KafkaStanding:
         self._partition = partition
         self._finder = DoubtFinder(config, topic, partition, admin)
         self._records: Sequence[Stored] = ()
-        self.end = end_lane
+        self._groups: frozenset[str] = frozenset()
+        self.end, self.claim, self.end_group = writers
 
     def delay_topic_id(self) -> str:
         """Return the id that the delay topic had when the topics were looked at."""
@@ -92,7 +102,12 @@ class KafkaStanding:
 
     def _read(self) -> LaneName | None:
         self._records = read_settled(self._config, self._topic.state, self._partition, self._admin)
+        self._groups = groups_in((each.key, each.value) for each in self._records)
         return lane_in((each.key, each.value) for each in self._records)
+
+    def groups(self) -> frozenset[str]:
+        """Return the groups with a claim in the state that ``lane`` has read."""
+        return self._groups
 
     def stored(self) -> StoredState | None:
         """Return the state that ``lane`` has read."""
@@ -100,7 +115,7 @@ class KafkaStanding:
         return fold_state((each.key, each.value) for each in records)
 
     def state_keys(self) -> Collection[bytes]:
-        """Read the keys of the state partition, to its end once more."""
+        """Read the keys of the state partition without claims, to its end once more."""
         return state_keys(self._config, self._topic, self._partition, self._admin)
 
     def staged(self) -> Sequence[Stored]:

@@ -11,6 +11,7 @@ from index.rules.rules import Rules
 from snapshots.segments.id_pages import parse_page
 from snapshots.segments.manifest import decode_manifest, manifest_key
 from snapshots.segments.segment import decode_segment
+from snapshots.state.claim import claim_key, decode_claims
 from snapshots.state.ending import decode_ending
 from snapshots.state.held import decode_held, held_key
 from snapshots.state.inventory import Inventory
@@ -33,6 +34,7 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "manifest-v1.bin": lambda value: decode_manifest(manifest_key(42), value),
     "mask-v1.bin": lambda value: decode_mask([(mask_key(0), value)]),
     "ending-v1.bin": decode_ending,
+    "claim-v1.bin": lambda value: decode_claims([(claim_key("delay-router"), value)]),
     "progress-inventory-v1.bin": lambda value: fold_state(
         [
             (PROGRESS_KEY, value),

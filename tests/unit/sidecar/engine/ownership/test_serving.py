@@ -32,7 +32,7 @@ class Scene:
         self.answers: deque[bool | Exception] = deque()
         self.happened: list[str] = []
         self.is_now_stopping = self.is_now_drained = self.is_sealed = False
-        monkeypatch.setattr(serving, "take_over", lambda _: self._owned())
+        monkeypatch.setattr(serving, "take_over", lambda *_: self._owned())
         monkeypatch.setattr(serving, "Rounds", lambda *_: SimpleNamespace(once=self._once))
         self.clock = HandClock()
         context = PartitionContext(DelayTopicConfig(name="d"), 0, "g", Metrics(), self.clock)

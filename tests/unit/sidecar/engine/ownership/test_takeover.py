@@ -57,6 +57,10 @@ class Stands:
         self.starts_at = 0
         self.keys: set[bytes] = set()
         self.in_log = SeriesInLog()
+        self.named: set[str] = set()
+        self.named_meanwhile: list[str] = []
+        """The groups with a claim, and those that write one at the moment of ours."""
+        self.steps: list[str] = []
 
     def delay_topic_id(self) -> str:
         return "id"
@@ -79,6 +83,16 @@ class Stands:
         self.ended.append(lane)
         self._stored = self.later.pop(0)
         return True
+
+    def groups(self) -> frozenset[str]:
+        return frozenset(self.named)
+
+    def claim(self, group: str) -> None:
+        self.steps.append(f"claims for {group}")
+        self.named |= {group} | set(self.named_meanwhile)
+
+    def end_group(self, group: str) -> None:
+        self.steps.append(f"fences {group}")
 
     def stored(self) -> StoredState | None:
         if isinstance(self._stored, FormatError):

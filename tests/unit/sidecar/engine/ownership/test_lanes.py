@@ -1,0 +1,112 @@
+"""The claims of router groups on one partition: who claims, who fences, and who leaves the partition alone."""
+
+import pytest
+
+from index.errors import RefusedError
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.engine.context import PartitionContext
+from sidecar.engine.limits import LIMITS
+from sidecar.engine.ownership.lanes import Claims
+from sidecar.metrics import Metrics
+from snapshots.state.lane import LaneName
+from tests.support.hand_clock import HandClock
+
+CLOCK = HandClock()
+CONTEXT = PartitionContext(DelayTopicConfig(name="d"), 0, "g", Metrics(), CLOCK)
+
+
+class Writers:
+    """A state with claims of groups; ``meanwhile`` are groups that write theirs just before the own claim."""
+
+    def __init__(self, *named: str, meanwhile: tuple[str, ...] = (), denies: bool = False) -> None:
+        self.named = {*named}
+        self.steps: list[str] = []
+        self._meanwhile = meanwhile
+        self._denies = denies
+
+    def lane(self) -> LaneName | None:
+        return None
+
+    def end(self, lane: LaneName) -> bool:
+        raise AssertionError(lane)
+
+    def groups(self) -> frozenset[str]:
+        return frozenset(self.named)
+
+    def claim(self, group: str) -> None:
+        self.steps.append(f"claims for {group}")
+        self.named |= {group, *self._meanwhile}
+
+    def end_group(self, group: str) -> None:
+        if self._denies:
+            raise RefusedError("not allowed")
+        self.steps.append(f"fences {group}")
+
+
+def settled(writers: Writers, claims: Claims | None = None) -> Claims:
+    """Take all steps of a take-over."""
+    claims = claims or Claims(CONTEXT)
+    claims.begin()
+    while claims.settle(writers):
+        pass
+    return claims
+
+
+def test_where_the_own_claim_stands_alone_nothing_is_written_or_fenced() -> None:
+    writers = Writers("g")
+    assert settled(writers).fenced == set()
+    assert writers.steps == []
+
+
+def test_the_first_take_over_claims_the_state_and_reads_it_again() -> None:
+    writers = Writers()
+    assert Claims(CONTEXT).settle(writers)
+    assert writers.steps == ["claims for g"]
+    assert not Claims(CONTEXT).settle(writers)
+
+
+def test_another_group_is_fenced_before_the_claim_to_see_whether_that_is_allowed_and_again_behind_it() -> None:
+    writers = Writers("other")
+    assert settled(writers).fenced == {"other"}
+    assert writers.steps == ["fences other", "claims for g", "fences other"]
+
+
+def test_a_group_that_claims_at_the_same_moment_is_fenced_too() -> None:
+    writers = Writers(meanwhile=("other",))
+    assert settled(writers).fenced == {"other"}
+    assert writers.steps == ["claims for g", "fences other"]
+
+
+def test_a_claim_that_was_removed_is_written_again_and_the_others_are_fenced_again() -> None:
+    writers, claims = Writers("g", "other"), Claims(CONTEXT)
+    claims.begin()
+    assert claims.settle(writers)
+    # The other group had read the claim of this one and fenced it, before this one began.
+    writers.named = {"third"}
+    writers.steps.clear()
+    with pytest.raises(RefusedError):
+        claims.settle(writers)
+    CLOCK.go_on(LIMITS.yield_s)
+    while claims.settle(writers):
+        pass
+    assert writers.steps == ["fences third", "claims for g", "fences third"]
+
+
+def test_a_group_that_may_not_fence_the_other_one_writes_no_claim() -> None:
+    writers = Writers("other", denies=True)
+    with pytest.raises(RefusedError, match="not allowed"):
+        settled(writers)
+    assert writers.named == {"other"}
+
+
+def test_an_owner_that_another_group_has_fenced_leaves_the_partition_to_it_for_a_while() -> None:
+    claims = settled(Writers("g"))
+    writers = Writers("other")
+    for _ in range(2):
+        with pytest.raises(RefusedError, match="routers of group other have taken d/0 over from this group, g"):
+            settled(writers, claims)
+        CLOCK.go_on(LIMITS.yield_s / 2)
+    assert writers.steps == []
+    assert settled(writers, claims).fenced == {"other"}
+    # An owner that is new to the partition, as after a change of the group, does not wait.
+    assert settled(Writers("other")).fenced == {"other"}
