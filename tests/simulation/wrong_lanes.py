@@ -18,7 +18,7 @@ _END_FORMER = "sidecar.engine.ownership.takeover.end_former"
 class LaneNotFenced(Wrong):
     """Takes over by the own id alone, though the state names a lane that may still write."""
 
-    replaces: ClassVar = {_END_FORMER: lambda _: None}
+    replaces: ClassVar = {_END_FORMER: lambda standing: standing.lane()}
 
 
 class _ReadOnce(SimulatedStanding):

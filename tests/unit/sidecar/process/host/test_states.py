@@ -99,7 +99,7 @@ class Play:
 
     fence = replay = once = give_back = _meet
 
-    def take_over(self, _: object) -> "Part":
+    def take_over(self, *_: object) -> "Part":
         self._meet()
         self._to_replay = self._rng.randrange(3)
         return Part(self)
