@@ -10,8 +10,8 @@ removes the claim.
     key      group/<group_id>
     value    an envelope with an empty body: the key says all
 
-The inventory within the progress names the group of the last owner. So a state that has lost the claim of that group is
-refused (:mod:`snapshots.state.inventory`). A router that knows no claims refuses the partition because of the unknown
+The inventory within the progress names the group of the last owner, which counts as a claim: the beginning of the state
+may have been removed with the claim itself. A router that knows no claims refuses the partition because of the unknown
 key, and fences nobody who may be of another group.
 """
 
@@ -42,13 +42,12 @@ def decode_claims(stored: Sequence[tuple[bytes, bytes]]) -> frozenset[str]:
             key.decode()
         except (FormatError, UnicodeDecodeError) as error:
             raise FormatError(f"record {key_text(key)} of the state topic: {error}") from error
-    return frozenset(_group_of(key) for key, _ in stored)
+    return claimed_in(key for key, _ in stored)
 
 
-def groups_in(records: Iterable[tuple[bytes | None, bytes | None]]) -> frozenset[str]:
-    """Return the groups that the records of a state partition name, whether the state can be trusted or not."""
-    latest = {key: value for key, value in records if key is not None and key.startswith(CLAIM_PREFIX)}
-    return frozenset(_group_of(key) for key, value in latest.items() if value is not None)
+def claimed_in(keys: Iterable[bytes]) -> frozenset[str]:
+    """Return the groups that the keys of a state name, whether the claims can be trusted or not."""
+    return frozenset(_group_of(key) for key in keys if key.startswith(CLAIM_PREFIX))
 
 
 def _group_of(key: bytes) -> str:

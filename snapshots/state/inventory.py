@@ -4,8 +4,8 @@ The state topic is compacted: the last record of each key stays, however old. Wh
 (DeleteRecords by hand, or retention after ``cleanup.policy`` was changed), the remainder may look like a whole state,
 since progress is written in every transaction and rules now and then. Buckets and held records would be forgotten
 unnoticed. So each progress record lists the keys of the state after its transaction: the ids of the buckets, and the
-numbers of keys of held records, of the mask, of notes in transit and of queries. It also names the group of the owner,
-whose claim must be there; claims of other groups come and go without a progress. Rules are required anyway.
+numbers of keys of held records, of the mask, of notes in transit and of queries. It also names the group of the owner
+(:mod:`snapshots.state.claim`). Rules are required anyway.
 
 That finds every loss of a beginning. Let all below offset x be gone, and the last progress lie at p:
 
@@ -52,7 +52,7 @@ _PREFIXES: Final = (HELD_PREFIX, MASK_PREFIX, TRANSIT_PREFIX, QUERY_PREFIX)
 class Inventory(NamedTuple):
     """The ids of all buckets, ascending, and how many keys held records, mask, notes in transit and queries have.
 
-    ``group`` has a claim in the state; an empty name: no claim is known.
+    ``group`` is the router group of the owner; empty in states of versions that name none.
     """
 
     bucket_ids: tuple[int, ...] = ()
@@ -95,9 +95,8 @@ def refuse_other(said: Inventory, found: Inventory) -> None:
     missing = [f"buckets {_named(missing_ids)}"] if missing_ids else []
     counts = [*zip(_COUNTED, said[1:-1], found[1:-1], strict=True)]
     missing += [f"{wanted - there} of {wanted} {what}" for what, wanted, there in counts if there < wanted]
-    missing += [f"the claim of group {said.group}"] if said.group != found.group else []
     if missing:
-        raise StateLostError(f"{' and '.join(missing)} are missing from the state topic: part of the state was lost")
+        raise StateLostError(f"part of the state was lost: the state topic lacks {' and '.join(missing)}")
     if more := sorted({*found.bucket_ids} - {*said.bucket_ids}):
         raise FormatError(f"there are buckets {_named(more)}, of which the progress does not know")
     for what, wanted, there in counts:

@@ -27,6 +27,7 @@ fails would hold it back; the history costs a few hundred bytes.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 from pyroaring import FrozenBitMap64
@@ -42,7 +43,7 @@ from index.rules.rules import Rules
 from snapshots.envelope import Kind, claims, key_text, unwrap, wrap
 from snapshots.proto import state_pb2
 from snapshots.segments.manifest import MANIFEST_PREFIX, decode_manifest
-from snapshots.state.claim import CLAIM_PREFIX, decode_claims
+from snapshots.state.claim import CLAIM_PREFIX, claimed_in, decode_claims
 from snapshots.state.ending import ENDING_KEY, Ending, decode_ending
 from snapshots.state.held import HELD_PREFIX, HeldEntry, decode_held
 from snapshots.state.inventory import Inventory, inventory_message, inventory_of, refuse_other
@@ -67,7 +68,7 @@ class StoredState:
     ``mask`` are the cancelled offsets. ``transit`` notes the records that were appended and not read yet. ``ending`` is
     the transaction that an operator has begun to end. ``lane`` is the lane that may write the state; None: the producer
     of the partition's own transactional id. ``queries`` are the predicates in force, by offset. ``groups`` are the
-    router groups with a claim.
+    router groups with a claim, and the group of the last owner.
     """
 
     progress: Progress
@@ -132,16 +133,27 @@ def series_key_of(value: bytes) -> bytes:
         return b""
 
 
-def lane_in(records: Iterable[tuple[bytes | None, bytes | None]]) -> LaneName | None:
-    """Return the lane that the last progress of a state partition names, whether the state can be trusted or not."""
-    last = None
-    for key, value in records:
-        if key == PROGRESS_KEY:
-            last = value
+class Writers(NamedTuple):
+    """The lane that may write a state, if the last progress names one, and the router groups that may write it."""
+
+    lane: LaneName | None
+    groups: frozenset[str]
+
+
+def writers_in(records: Iterable[tuple[bytes | None, bytes | None]]) -> Writers:
+    """Return the writers that a state partition names, whether the state can be trusted or not."""
+    latest = dict(records)
+    claimed = claimed_in([key for key, value in latest.items() if key is not None and value is not None])
     try:
-        return None if last is None else _decode_progress(last)[3]
+        _, _, inventory, lane = _decode_progress(latest.get(PROGRESS_KEY) or b"")
     except FormatError:
-        return None
+        return Writers(None, claimed)
+    return Writers(lane, claimed | _named_by(inventory))
+
+
+def _named_by(inventory: Inventory | None) -> frozenset[str]:
+    """Return the group of the last owner, whose claim may have been removed with the beginning of the state."""
+    return frozenset() if inventory is None or not inventory.group else frozenset([inventory.group])
 
 
 def encode_history(history: RuleHistory) -> bytes:
@@ -172,23 +184,23 @@ def fold_state(
         for prefix in (MANIFEST_PREFIX, HELD_PREFIX, MASK_PREFIX, TRANSIT_PREFIX, QUERY_PREFIX, CLAIM_PREFIX)
     )
     _refuse_unknown(latest.keys() - {PROGRESS_KEY, RULES_KEY, ENDING_KEY})
-    groups = decode_claims(claims)
+    claimed = decode_claims(claims)
     if not any((latest, manifests, held, mask, transit, queries)):
         return None
     missing = {PROGRESS_KEY, RULES_KEY} - set(latest)
     if missing:
-        raise StateLostError(f"key {min(missing)!r} is missing from the state topic: part of the state was lost")
+        raise StateLostError(f"part of the state was lost: the state topic lacks key {min(missing)!r}")
     progress, delay_topic_id, inventory, lane = _decode_progress(latest[PROGRESS_KEY])
     history = _decode_history(latest[RULES_KEY])
     buckets = tuple(sorted((manifest_of(*stored) for stored in manifests), key=_from_offset))
     if inventory is not None:
         ids = tuple(manifest.bucket_id for manifest in buckets)
-        group = inventory.group if inventory.group in groups else ""
-        refuse_other(inventory, Inventory(ids, len(held), len(mask), len(transit), len(queries), group))
+        refuse_other(inventory, Inventory(ids, len(held), len(mask), len(transit), len(queries)))
     _refuse_impossible(buckets, progress)
     history.check(rules_needed_from(progress, buckets))
     found = decode_held(held), inventory, decode_mask(mask), decode_transit(transit)
     ending = decode_ending(latest[ENDING_KEY]) if ENDING_KEY in latest else None
+    groups = claimed | _named_by(inventory)
     return StoredState(
         progress, delay_topic_id, history, buckets, *found, ending, lane, decode_queries(queries), groups
     )

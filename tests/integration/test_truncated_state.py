@@ -76,7 +76,7 @@ def test_a_state_that_has_lost_buckets_and_held_records_is_refused_until_it_is_r
         wait_until(lambda: refused(router, f"{delay}/0"), "a refusal")
         why = partitions(router)[f"{delay}/0"]["why"]
         ids = ", ".join(str(bucket.bucket_id) for bucket in sorted(whole.buckets, key=lambda each: each.bucket_id))
-        assert f"buckets {ids} and {HELD} of {HELD} records that were held for their targets are missing" in why
+        assert f"lacks buckets {ids} and {HELD} of {HELD} records that were held for their targets" in why
         assert "python -m spark_backfill rebuild" in why
         assert f"delay-router start-over {delay}/0" in why
         assert stage.records(out) == stage.records(closed) == []

@@ -52,9 +52,9 @@ from sidecar.kernel.choice import Kernel
 from sidecar.metrics import Metrics
 from sidecar.process.host.budget import PayloadBudget
 from sidecar.zones import zone_of
-from snapshots.state.claim import CLAIM_PREFIX, claim_key, encode_claim, groups_in
+from snapshots.state.claim import CLAIM_PREFIX, claim_key, encode_claim
 from snapshots.state.lane import LaneName
-from snapshots.state.state import StoredState, fold_state, lane_in
+from snapshots.state.state import StoredState, fold_state, writers_in
 from tests.simulation import world
 from tests.simulation.fetching import PageReader, Pool, Reader, record_of
 from tests.simulation.jobs import Watch
@@ -333,8 +333,8 @@ class SimulatedStanding:
     def lane(self) -> LaneName | None:
         """Return the lane that the state names. Raise NotYetError if the end of the state is hidden."""
         self._require_settled()
-        self._groups = groups_in(self._around.store.state)
-        return lane_in(self._around.store.state)
+        lane, self._groups = writers_in(self._around.store.state)
+        return lane
 
     def groups(self) -> frozenset[str]:
         """Return the groups with a claim in the state that was read last."""

@@ -132,7 +132,7 @@ UNREADABLE_CHANCE = 0.1
 LANES_WEIGHT = 1
 """The weight of a fence of a lane, in runs in which processes have lanes."""
 
-GROUPS_SHARE = 0.2
+GROUPS_SHARE = 0.1
 """The share of runs in which a second group of routers serves the topic, until the faults end."""
 
 FENCED_BY_OTHERS = "Two groups must not serve one delay topic"
@@ -242,7 +242,7 @@ class Run:
 
         With two groups, none may have a claim there.
         """
-        luck = self._grouping = random.Random(f"{seed}, groups")
+        luck = self._grouping = random.Random(f"{seed}, other groups")
         around, faults, name = self._around, self._around.faults, luck.choice(OTHER_GROUPS)
         groups, claimed = [Group(self._rng, faults, members)], GROUP
         if luck.random() < GROUPS_SHARE:

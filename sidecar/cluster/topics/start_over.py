@@ -36,10 +36,10 @@ from sidecar.kafka.client import clients
 from sidecar.kafka.client.admin import TopicFacts, log_range, parse_place, topic_facts, uncommitted_end
 from sidecar.kafka.client.errors import Verdict, classify, error_of
 from sidecar.kafka.reading.scan import read_settled
-from snapshots.state.claim import CLAIM_PREFIX, claim_key, encode_claim, groups_in
+from snapshots.state.claim import CLAIM_PREFIX, claim_key, encode_claim
 from snapshots.state.inventory import Inventory
 from snapshots.state.mask import mask_records
-from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress, lane_in
+from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress, writers_in
 from snapshots.state.transit import encode_transit
 
 ATTEMPTS: Final = 3
@@ -134,7 +134,7 @@ def fenced_producer(config: Config, admin: AdminClient, topic: DelayTopicConfig,
     while True:
         _wait_until_visible(admin, topic.state, partition)
         stored = [(each.key, each.value) for each in read_settled(config, topic.state, partition, admin)]
-        groups, lane = groups_in(stored), lane_in(stored)
+        lane, groups = writers_in(stored)
         others = {clients.transactional_id(config, topic.name, partition, group=group) for group in groups - {own}}
         if lane is not None:
             others.add(lane.transactional_id)

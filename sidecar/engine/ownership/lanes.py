@@ -57,6 +57,8 @@ anything, or was removed in turn by a fourth owner of whom the same holds. Each 
   of ``group_id`` needs no wait.
 * The fence of another group takes the right to its transactional ids. It is tried before the own claim is written, so
   that a group without the right does not hold up the other one.
+* The progress names the group of the last owner, which counts as a claim. So nothing that matters is lost with the
+  beginning of a state.
 * A router of a version without claims refuses a state that has one. Where such a router still serves, its id is not
   known, and a router of another group does not fence it.
 

@@ -21,9 +21,8 @@ from sidecar.kafka.client.errors import error_of
 from sidecar.kafka.doubts.look import DoubtFinder
 from sidecar.kafka.reading.scan import read_settled
 from sidecar.process.host.restoring import read_backfills
-from snapshots.state.claim import groups_in
 from snapshots.state.lane import LaneName
-from snapshots.state.state import StoredState, fold_state, lane_in
+from snapshots.state.state import StoredState, fold_state, writers_in
 
 SETTLED_SOON_S: Final = 0.2
 """The time that a transaction of an owner that serves takes at most, nearly always."""
@@ -102,8 +101,8 @@ class KafkaStanding:
 
     def _read(self) -> LaneName | None:
         self._records = read_settled(self._config, self._topic.state, self._partition, self._admin)
-        self._groups = groups_in((each.key, each.value) for each in self._records)
-        return lane_in((each.key, each.value) for each in self._records)
+        lane, self._groups = writers_in((each.key, each.value) for each in self._records)
+        return lane
 
     def groups(self) -> frozenset[str]:
         """Return the groups with a claim in the state that ``lane`` has read."""

@@ -2,11 +2,11 @@
 
 import pytest
 
-from index.errors import FormatError, StateLostError
+from index.errors import FormatError
 from snapshots.envelope import Kind, wrap
-from snapshots.state.claim import claim_key, encode_claim, groups_in
+from snapshots.state.claim import claim_key, encode_claim
 from snapshots.state.inventory import NOTHING_STORED, InventoryKeeper
-from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_progress, fold_state
+from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_progress, fold_state, writers_in
 from tests.support.stored import golden
 
 CLAIM = claim_key("delay-router"), encode_claim()
@@ -33,18 +33,23 @@ def test_the_groups_of_a_state_are_those_with_a_claim() -> None:
     records = [CLAIM, OTHER, (OTHER[0], None), *state("delay-router"), OTHER]
     found = fold_state(records)
     assert found is not None
-    assert found.groups == groups_in(records) == {"delay-router", "günther"}
-    assert groups_in([CLAIM, (CLAIM[0], None), (None, b"")]) == frozenset()
+    assert found.groups == writers_in(records).groups == {"delay-router", "günther"}
+    assert writers_in([CLAIM, (CLAIM[0], None), (None, b"")]).groups == frozenset()
 
 
 def test_a_state_of_claims_alone_is_empty() -> None:
     assert fold_state([CLAIM, OTHER]) is None
 
 
-def test_a_state_that_has_lost_the_claim_of_its_owner_is_refused() -> None:
-    with pytest.raises(StateLostError, match="the claim of group delay-router"):
-        fold_state([OTHER, *state("delay-router")])
-    assert fold_state(state()) is not None
+def test_the_last_owner_is_known_though_the_beginning_of_the_state_with_its_claim_was_removed() -> None:
+    records = [OTHER, *state("delay-router")]
+    found = fold_state(records)
+    assert found is not None
+    assert found.groups == writers_in(records).groups == {"delay-router", "günther"}
+    # A state of a version without claims names no group.
+    older = fold_state(state())
+    assert older is not None
+    assert older.groups == writers_in(state()).groups == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -53,7 +58,7 @@ def test_a_state_that_has_lost_the_claim_of_its_owner_is_refused() -> None:
 def test_a_damaged_claim_is_refused_by_name_and_still_names_its_group(damaged: tuple[bytes, bytes]) -> None:
     with pytest.raises(FormatError, match=r"^record 'group/"):
         fold_state([damaged, *state()])
-    assert len(groups_in([damaged])) == 1
+    assert len(writers_in([damaged]).groups) == 1
 
 
 def test_the_group_stays_in_the_inventory() -> None:

@@ -115,7 +115,7 @@ def test_a_state_without_a_query_it_tells_of_is_refused() -> None:
     state = fold_state([*_told(Inventory(query_keys=1)), (KEY, golden("query-v1.bin"))])
     assert state is not None
     assert state.queries == (QUERY,)
-    with pytest.raises(StateLostError, match="1 of 1 queries in force are missing"):
+    with pytest.raises(StateLostError, match="lacks 1 of 1 queries in force"):
         fold_state(_told(Inventory(query_keys=1)))
     with pytest.raises(FormatError, match="there are 1 queries in force, and by the progress 0"):
         fold_state([*_told(Inventory()), (KEY, golden("query-v1.bin"))])

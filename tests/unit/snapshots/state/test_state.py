@@ -19,7 +19,7 @@ from snapshots.state.state import (
     encode_history,
     encode_progress,
     fold_state,
-    lane_in,
+    writers_in,
 )
 from tests.support.paths import GOLDEN
 
@@ -159,7 +159,7 @@ def test_a_tombstone_removes_and_a_record_after_it_counts() -> None:
     records = [(PROGRESS_KEY, encode_progress(PROGRESS, "id")), (RULES_KEY, RULES)]
     assert fold_state([*records, (PROGRESS_KEY, None), (RULES_KEY, None)]) is None
     assert fold_state([(RULES_KEY, None), *records]) is not None
-    with pytest.raises(FormatError, match="key b'progress' is missing from the state topic: part of the state was"):
+    with pytest.raises(FormatError, match="part of the state was lost: the state topic lacks key b'progress'"):
         fold_state([*records, (PROGRESS_KEY, None)])
 
 
@@ -183,11 +183,11 @@ def test_a_later_manifest_of_a_bucket_wins() -> None:
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        ([(PROGRESS_KEY, encode_progress(PROGRESS, "id"))], "key b'rules' is missing"),
-        ([(RULES_KEY, RULES)], "key b'progress' is missing"),
+        ([(PROGRESS_KEY, encode_progress(PROGRESS, "id"))], "the state topic lacks key b'rules'"),
+        ([(RULES_KEY, RULES)], "the state topic lacks key b'progress'"),
         ([(b"backfill/0", b"")], r"key 'backfill/0' in the state topic is not known here; upgrade the router"),
         ([(b"backfill/0", b""), (RULES_KEY, None)], "not known here"),
-        ([(manifest_key(0), b"")], "key b'progress' is missing"),
+        ([(manifest_key(0), b"")], "the state topic lacks key b'progress'"),
         ([(manifest_key(0), b""), *STORED], "record 'bucket/0{20}' of the state topic: 0 bytes"),
         ([bucket(0, 0, 5, key=manifest_key(1)), *STORED], "record 'bucket/0{19}1' of .*holds the manifest of bucket 0"),
         ([bucket(0, 0, 3), bucket(1, 2, 4), *STORED], "buckets 0 and 1 overlap at offset 2"),
@@ -270,10 +270,10 @@ def test_progress_in_a_lane_names_it_and_is_refused_by_a_router_that_knows_none(
 def test_the_lane_is_known_even_if_the_state_cannot_be_trusted() -> None:
     given_back = (PROGRESS_KEY, encode_progress(PROGRESS, "id"))
     in_lane = (PROGRESS_KEY, encode_progress(PROGRESS, "id", lane=LANE))
-    assert lane_in([given_back, in_lane, (b"unknown", b"")]) == LANE
-    assert lane_in([in_lane, given_back]) is None
-    assert lane_in([in_lane, (PROGRESS_KEY, None)]) is None
-    assert lane_in([(PROGRESS_KEY, b"damaged")]) is None
+    assert writers_in([given_back, in_lane, (b"unknown", b"")]).lane == LANE
+    assert writers_in([in_lane, given_back]).lane is None
+    assert writers_in([in_lane, (PROGRESS_KEY, None)]).lane is None
+    assert writers_in([(PROGRESS_KEY, b"damaged")]) == (None, frozenset())
 
 
 @pytest.mark.parametrize("lane", [LaneName("", 1), LaneName("g.lane.0.0", 0)])

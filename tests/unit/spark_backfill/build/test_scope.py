@@ -84,9 +84,9 @@ def test_rebuild_is_for_lost_state_and_stopped_routers() -> None:
 
 
 def test_of_a_state_that_has_lost_a_part_all_is_rebuilt_and_nothing_indexed() -> None:
-    logs = dataclasses.replace(known({0: (10, 90), 1: (0, 5)}), lost={0: "buckets 3 are missing"})
+    logs = dataclasses.replace(known({0: (10, 90), 1: (0, 5)}), lost={0: "it lacks buckets 3"})
     assert rebuild_ranges(SETTINGS, DELAY, logs, []) == [OffsetRange(0, 10, 90), OffsetRange(1, 0, 5)]
-    with pytest.raises(JobError, match=r"^d/0: buckets 3 are missing; to make the state anew: .* rebuild$"):
+    with pytest.raises(JobError, match=r"^d/0: it lacks buckets 3; to make the state anew: .* rebuild$"):
         index_ranges(DELAY, logs, Asked())
 
 
