@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 import click
 
@@ -24,6 +24,7 @@ from sidecar.durations import spoken_duration
 from sidecar.kafka.client.admin import parse_place
 from sidecar.kafka.client.commands import ANY_ROUTER, principal_of
 from sidecar.kafka.doubts import ending
+from sidecar.kafka.doubts.batches import Batches
 
 COUNT = click.IntRange(min=1)
 _SCRIPT = "kafka-acls"
@@ -279,6 +280,18 @@ def _start_over(config_file: Path | None, place: str, *, yes: bool, as_json: boo
 @click.option("--start-offset", type=int, metavar="N", help="First offset of it, by describe-producers.")
 @click.option("--outcome", type=click.Choice(["committed", "aborted"]), help="Outcome of the transaction.")
 @click.option(
+    "--batches",
+    type=click.File(),
+    help="Output of kafka-dump-log.sh ('-': from standard input), which tells the records of a committed transaction"
+    " from copies.",
+)
+@click.option(
+    "--by-headers",
+    is_flag=True,
+    help="In place of --batches: each record that names the delay partition belongs to the transaction, since no"
+    " application forwards released records to the place.",
+)
+@click.option(
     "--transactional-id", metavar="ID", help="Id of the lane that has it open, by kafka-transactions.sh list."
 )
 @click.option("--of", multiple=True, metavar="TOPIC/PARTITION", help="Delay partition with records in it (of a lane).")
@@ -291,6 +304,8 @@ def end_transaction_command(
     producer_id: int | None,
     start_offset: int | None,
     outcome: str | None,
+    batches: TextIO | None,
+    by_headers: bool,
     transactional_id: str | None,
     of: tuple[str, ...],
 ) -> None:
@@ -312,7 +327,14 @@ def end_transaction_command(
     client = reach.connect(config)
     operations = ("Read",) if producer_id is None else ("Read", "Write")
     reach.require_rights(config, client, {topic.state: operations, at[0]: operations})
-    command = ending.EndTransaction(config, client, topic, number, at, transactional_id, sources)
+    dumped = None if batches is None else Batches(batches)
+    command = ending.EndTransaction(config, client, topic, number, at, transactional_id, sources, dumped)
+    if outcome == "committed" and command.has_foreign_records and (dumped is not None) == by_headers:
+        raise click.UsageError(
+            f"give --batches FILE, the output of kafka-dump-log.sh for {place}: it tells the records of the transaction"
+            " from copies that applications forward, which would be doubled. Or give --by-headers, if no application"
+            f" forwards released records to {at[0]}"
+        )
     if producer_id is None or start_offset is None:
         _show_transaction(command, partition, config.bootstrap, as_json=as_json)
     else:

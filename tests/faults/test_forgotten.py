@@ -4,6 +4,7 @@ Each kind has its own delay topic. One router serves all of them before, is kill
 is killed and started in between: a marker is lost only while a partition has no leader.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,7 @@ from sidecar import failpoints
 from sidecar.config.model import load
 from sidecar.dev import local_kafka
 from sidecar.kafka.client.admin import LogOffset, connect, log_range, offsets, uncommitted_end
+from sidecar.kafka.doubts.batches import Batches
 from sidecar.kafka.doubts.ending import EndTransaction
 from tests.faults.forgotten import UNVERIFIED, ForgottenProducer, Scene
 from tests.integration.readiness import partitions
@@ -164,13 +166,19 @@ KINDS: Final = {
 
 
 @pytest.fixture(scope="module")
-def unverified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[local_kafka.Cluster]:
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder in which the broker keeps its logs."""
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="module")
+def unverified(data: Path) -> Iterator[local_kafka.Cluster]:
     """Yield a broker that accepts transactional records unknown to the coordinator."""
     try:
         local_kafka.check_available(own_nodes=True)
     except local_kafka.KafkaUnavailable as error:
         pytest.skip(f"needs a broker with settings of its own: {error}")
-    with local_kafka.cluster(own_nodes=True, properties=UNVERIFIED) as running:
+    with local_kafka.cluster(own_nodes=True, properties={**UNVERIFIED, "log.dirs": str(data)}) as running:
         yield running
 
 
@@ -270,10 +278,10 @@ def _start(command: EndTransaction) -> int:
     return shown.from_offset if shown.resumed is None else shown.resumed.from_offset
 
 
-def _command(stage: Stage, scene: Scene, topic: str) -> EndTransaction:
+def _command(stage: Stage, scene: Scene, topic: str, batches: Batches | None = None) -> EndTransaction:
     config = load(stage.router(f"command-{scene.delay}", only=[scene.delay]).config, {})
     delay_topic = config.require_delay_topic(scene.delay, "")
-    return EndTransaction(config, connect(config), delay_topic, 0, (topic, 0))
+    return EndTransaction(config, connect(config), delay_topic, 0, (topic, 0), batches=batches)
 
 
 def _states(router: RouterProcess) -> dict[str, str]:
@@ -359,6 +367,38 @@ def test_the_transaction_of_somebody_else_is_refused(unverified: local_kafka.Clu
         _holds_once(stage, {"foreign": scene})
 
 
+@pytest.mark.parametrize("by_headers", [False, True])
+def test_copies_by_applications_are_not_written_again(
+    unverified: local_kafka.Cluster, stage: Stage, data: Path, *, by_headers: bool
+) -> None:
+    """An application forwards a released record and commits. Another one aborts: only producer ids tell of it."""
+    scene = _prepared(stage, {f"copied-{by_headers}": KINDS["committed-on-target"]}).popitem()[1]
+    (out,) = scene.outs
+    (released,) = stage.records(out)
+    copy = WireRecord(released.key, released.value, [(name.encode(), text) for name, text in released.headers])
+    with Broker(stage.bootstrap) as broker:
+        _committed_on_target(scene, scene.forgotten(broker))
+        for commit in (True,) if by_headers else (True, False):
+            application = ForgottenProducer(broker, f"{scene.delay}.copies-{commit}")
+            application.write(out, [copy])
+            application.decide([out], commit=commit)
+    _get_new_leaders(unverified, stage)
+    command = _command(stage, scene, out, None if by_headers else _batches(data, out))
+    with Broker(stage.bootstrap) as broker:
+        producer_id, _ = scene.forgotten(broker).producer
+    assert command.end(producer_id, _start(command), committed=True) == 1
+    with stage.router("after") as after:
+        after.start_and_wait()
+        sources = Counter(dict(record.headers)["delay-source"] for record in stage.records(out))
+        assert sources == {f"{scene.delay}/0/0".encode(): 1, f"{scene.delay}/0/1".encode(): 2}
+        assert after.stop() == 0
+
+
+def _batches(data: Path, topic: str) -> Batches:
+    logs = ",".join(str(log) for log in (data / f"{topic}-0").glob("*.log"))
+    return Batches(kafka_tools.run("org.apache.kafka.tools.DumpLogSegments", ["--files", logs]).splitlines())
+
+
 def test_a_transaction_of_a_lane_is_ended_for_each_of_its_partitions(
     unverified: local_kafka.Cluster, stage: Stage
 ) -> None:
@@ -383,6 +423,9 @@ def test_a_transaction_of_a_lane_is_ended_for_each_of_its_partitions(
         assert lane in _transactions(stage, "list")
         assert f"a transaction is open from offset {start_offset} on" in after.command(*command).stdout
         ends = (*command, "--producer-id", producer_id, "--start-offset", start_offset, "--outcome", "committed")
+        refused = after.command(*ends)
+        assert (refused.returncode, "give --batches FILE" in refused.stderr) == (2, True), refused.stderr
+        ends = (*ends, "--by-headers")
         refused = after.command(*ends)
         assert (refused.returncode, f"records of {places[1]} lie behind" in refused.stderr) == (1, True), refused.stderr
         ended = after.command(*ends, "--of", places[0], "--of", places[1])

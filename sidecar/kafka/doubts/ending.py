@@ -20,24 +20,28 @@ Each step may be the last one of this process. An aborted transaction needs no r
 aborted, too, and written again, since a commit in step 3 that is interrupted would abort it for good. Its records get
 other offsets; notes of records in transit (:mod:`index.named.transit`) follow them.
 
+Other records behind the open transaction may be copies: applications forward released records with their headers. So an
+operator tells which records are of the transaction: by the batches of the producer id (:mod:`.batches`), or by the
+statement that no application forwards records to the place. Then each record counts that names the delay partition and
+that nobody sees after step 3, since the transaction is aborted by then. The state and the snapshots have records of the
+router alone.
+
 Segments cannot be written again, since manifests name their offsets. On a snapshots partition both outcomes are right
 for the router as long as the manifest that names a segment is not committed, so step 3 commits there.
 """
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from index.errors import DelayRouterError
 from index.named.transit import relocated
-from index.protocol.headers import DELAY_DUE, DELAY_SOURCE, DELAY_SOURCE_TIMESTAMP, DELAY_SPREAD
 from index.protocol.record import Record
-from index.protocol.schedule import AT_ONCE
 from sidecar import failpoints
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
@@ -45,10 +49,12 @@ from sidecar.engine.ports import Place, Stored
 from sidecar.engine.release.aside import PlaceEnds
 from sidecar.kafka.client import clients
 from sidecar.kafka.client.errors import Verdict, classify, error_of
+from sidecar.kafka.doubts.batches import Batches
 from sidecar.kafka.doubts.coordinator_log import outcome_of_last
+from sidecar.kafka.doubts.hidden import Hidden, has_left, read_hidden, read_visible, sources_of
 from sidecar.kafka.doubts.look import DoubtFinder
 from sidecar.kafka.doubts.shown import Shown, command_of
-from sidecar.kafka.reading.scan import PartitionScan, read_settled
+from sidecar.kafka.reading.scan import read_settled
 from sidecar.kafka.writing.transactions import abort, commit, produce
 from snapshots.state.ending import ENDING_KEY, Ending, encode_ending
 from snapshots.state.state import StoredState, fold_state
@@ -66,26 +72,19 @@ _FLUSH_STEP_S: Final = 0.1
 """Below 0.2 s, because longer calls go on calling back after an error (:mod:`sidecar.kafka.client.connections`)."""
 
 _PAUSE_S: Final = 0.05
-_READ_WITHIN_S: Final = 5.0
+
+EVERY_OFFSET: Final = range(1 << 63)
 
 TOUCH_KEY: Final = b"delay-router: ends a transaction"
 """Key of the record that is aborted in step 3; a compacted topic takes none without a key."""
-
-
-class Hidden(NamedTuple):
-    """A record behind the open transaction: its offset, and the delay record that it was made of."""
-
-    offset: int
-    source: Place
-    source_offset: int
-    record: Record
 
 
 class EndTransaction:
     """Ends a transaction of one delay partition on one place, a partition of any topic that the router writes to.
 
     ``transactional_id`` is that of a lane, if a lane has the transaction open; ``others`` are then the other delay
-    partitions with records in it.
+    partitions with records in it. ``batches`` are the batches of the place; None: no application forwards records to
+    the place.
     """
 
     def __init__(
@@ -97,6 +96,7 @@ class EndTransaction:
         place: Place,
         transactional_id: str | None = None,
         others: Iterable[Place] = (),
+        batches: Batches | None = None,
     ) -> None:
         self._config = config
         self._admin = admin
@@ -108,21 +108,28 @@ class EndTransaction:
         self._own_id = clients.transactional_id(config, topic.name, partition)
         self.transactional_id = transactional_id or self._own_id
         self._sources = {(topic.name, partition), *others}
+        self._batches = batches
+
+    @property
+    def has_foreign_records(self) -> bool:
+        """Says that other producers may write to the place, so that its batches are needed."""
+        topic = self._topic
+        return self._place[0] not in (topic.state, topic.snapshots, topic.backfill)
 
     def show(self) -> Shown:
         """Look at the place, and change nothing; raise DelayRouterError when the place gives no answer."""
         ends, stored = self._ends(), self._stored()
         resumed = stored.ending if stored is not None else None
-        hidden = self._hidden(ends.settled, ends.written)
-        has_left = self._have_left(stored, hidden)
+        hidden = self._hidden(range(ends.settled, ends.written))
+        left = self._have_left(stored, hidden)
         log = outcome_of_last(self._config, self._admin, self.transactional_id, self._place)
         return Shown(
             self._place,
             ends.settled,
             ends.written,
             len(hidden),
-            sum(has_left) if self._state_tells else 0,
-            len(has_left) - sum(has_left) if self._state_tells else 0,
+            sum(left) if self._state_tells else 0,
+            len(left) - sum(left) if self._state_tells else 0,
             log.found if log.committed is None else ("committed" if log.committed else "aborted"),
             resumed if resumed is not None and (resumed.topic, resumed.partition) == self._place else None,
         )
@@ -147,7 +154,7 @@ class EndTransaction:
         stored = self._stored()
         ending = stored.ending if stored is not None else None
         if committed and self._is_of_lane:
-            self._refuse_unnamed(ending)
+            self._refuse_unnamed(ending, producer_id)
         if ending is None:
             ending = self._begun(producer_id, start_offset, committed=committed)
             self._note(encode_ending(ending))
@@ -205,6 +212,8 @@ class EndTransaction:
                 f"the first open transaction on {place} begins at offset {ends.settled}, not {start_offset}: end that"
                 " one first, or wait for its end. Nothing was changed"
             )
+        if committed and self._batches is not None:
+            self._batches.offsets_of(producer_id, range(ends.settled, ends.written))
         return Ending(*self._place, ends.settled, ends.written, committed, producer_id)
 
     def _note(self, value: bytes | None) -> None:
@@ -253,18 +262,30 @@ class EndTransaction:
     def _owed(self, stored: StoredState | None, ending: Ending) -> list[Hidden]:
         if self._place[0] == self._topic.snapshots:
             return []
-        hidden = self._hidden(ending.from_offset, ending.to_offset)
+        hidden = self._hidden(range(ending.from_offset, ending.to_offset), self._own_offsets(ending))
         if stored is None or not self._state_tells:
             return hidden
-        return [each for each, has_left in zip(hidden, self._have_left(stored, hidden), strict=True) if has_left]
+        return [each for each, left in zip(hidden, self._have_left(stored, hidden), strict=True) if left]
+
+    def _own_offsets(self, ending: Ending) -> frozenset[int]:
+        """Return the offsets of the transaction, and of records that name no delay partition."""
+        within, (topic, partition) = range(ending.from_offset, ending.to_offset), self._place
+        if self._batches is not None:
+            return self._batches.offsets_of(ending.producer_id, within)
+        if (settled := self._ends().settled) < within.stop:
+            raise DelayRouterError(
+                f"another transaction is open on {topic}/{partition} from offset {settled} on, and its records may be"
+                f" copies: wait for its end, and run the command again, or give --batches: {command_of(ending)}"
+            )
+        return frozenset(within) - read_visible(self._config, self._place, within)
 
     def _have_left(self, stored: StoredState | None, hidden: Sequence[Hidden]) -> list[bool]:
         """Say of each hidden record whether its source has left, by the state of its delay partition."""
         states: dict[Place, StoredState | None] = {(self._topic.name, self._partition): stored}
-        for name, partition in {each.source for each in hidden} - states.keys():
+        for name, partition in sources_of(hidden) - states.keys():
             topic = self._config.require_delay_topic(name, "")
             states[name, partition] = _folded(read_settled(self._config, topic.state, partition, self._admin))
-        return [(state := states[each.source]) is not None and _has_left(state, each) for each in hidden]
+        return [(state := states[each.source]) is not None and has_left(state, each) for each in hidden]
 
     def _fence_others(self) -> None:
         """Fence other groups with a claim: it is from before the note, or its writer has found the note since."""
@@ -280,12 +301,13 @@ class EndTransaction:
         if stored is not None and stored.lane is not None and stored.lane.transactional_id != self.transactional_id:
             self._fencing(stored.lane.transactional_id)
 
-    def _refuse_unnamed(self, ending: Ending | None) -> None:
+    def _refuse_unnamed(self, ending: Ending | None, producer_id: int) -> None:
         """Refuse to go on if records of a delay partition that was not named lie behind the transaction of a lane."""
         ends = self._ends()
-        edges = (ends.settled, ends.written) if ending is None else (ending.from_offset, ending.to_offset)
+        within = range(ends.settled, ends.written) if ending is None else range(ending.from_offset, ending.to_offset)
+        own = within if self._batches is None else self._batches.offsets_of(producer_id, within)
         delayed = {topic.name for topic in self._config.delay_topics}
-        sources = {_source_of(record)[0] for _, record in _read(self._config, self._place, *edges)}
+        sources = sources_of(each for each in read_hidden(self._config, self._place, within) if each.offset in own)
         unnamed = sorted(place for place in sources - self._sources if place[0] in delayed)
         if unnamed and len(self._sources) == 1:
             names = ", ".join(f"{topic}/{partition}" for topic, partition in unnamed)
@@ -313,50 +335,25 @@ class EndTransaction:
             self._cluster.wait_for_state()
         return _folded(read_settled(self._config, *self._state, self._admin))
 
-    def _hidden(self, from_offset: int, to_offset: int) -> list[Hidden]:
+    def _hidden(self, within: range, own: Container[int] = EVERY_OFFSET) -> list[Hidden]:
         """Return the records of the delay partitions in a range: the first of each source, the last of each state key.
 
-        A copy of a record by another producer lies behind the record, since it was made of a visible one.
+        ``own`` are the offsets that may belong to the transaction.
         """
         found: dict[object, Hidden] = {}
-        own = self._topic.name, self._partition
-        for offset, record in _read(self._config, self._place, from_offset, to_offset):
-            if self._place == self._state:
-                if record.key not in (TOUCH_KEY, ENDING_KEY):
-                    found[record.key] = Hidden(offset, own, 0, record)
+        for each in read_hidden(self._config, self._place, within):
+            if each.offset not in own:
                 continue
-            source, source_offset = _source_of(record)
-            if source in self._sources:
-                found.setdefault((source, source_offset), Hidden(offset, source, source_offset, record))
+            if self._place == self._state:
+                if each.record.key not in (TOUCH_KEY, ENDING_KEY):
+                    found[each.record.key] = each._replace(source=(self._topic.name, self._partition))
+            elif each.source in self._sources:
+                found.setdefault((each.source, each.source_offset), each)
         return sorted(found.values(), key=lambda each: each.offset)
 
 
 def _folded(records: Iterable[Stored]) -> StoredState | None:
     return fold_state((record.key, record.value) for record in records)
-
-
-def _source_of(record: Record) -> tuple[Place, int]:
-    """Return the delay partition and the offset that a record names as its source; an empty topic if it names none."""
-    match (dict(record.headers).get(DELAY_SOURCE) or b"").rsplit(b"/", 2):
-        case [topic, partition, offset] if partition.isdigit() and offset.isdigit():
-            return (topic.decode(errors="replace"), int(partition)), int(offset)
-    return ("", 0), 0
-
-
-def _has_left(stored: StoredState, hidden: Hidden) -> bool:
-    """Say whether, by the state, the source of a hidden record has left.
-
-    A record without a time, or with a time that had passed, left as soon as the cursor passed it.
-    """
-    headers = dict(hidden.record.headers)
-    due_ms, sent_ms = _number(headers.get(DELAY_DUE)), _number(headers.get(DELAY_SOURCE_TIMESTAMP)) or 0
-    if due_ms is None or due_ms <= sent_ms:
-        return stored.has_left(AT_ONCE, hidden.source_offset)
-    return stored.has_left(due_ms + (_number(headers.get(DELAY_SPREAD)) or 0), hidden.source_offset)
-
-
-def _number(text: bytes | None) -> int | None:
-    return int(text) if text is not None and text.isdigit() and len(text) < 20 else None  # noqa: PLR2004 - of int64
 
 
 def _note_id(told: list[int], statistics: str) -> None:
@@ -381,20 +378,3 @@ def _write(producer: Producer, records: Sequence[tuple[Place, Record]]) -> list[
     if len(offsets) < len(records):
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the brokers did not take all records"))
     return [offsets[number] for number in range(len(records))]
-
-
-def _read(config: Config, place: Place, from_offset: int, to_offset: int) -> Iterable[tuple[int, Record]]:
-    """Yield the records of a range, of open and aborted transactions too; raise KafkaException when they cannot be
-    read.
-    """
-    if from_offset >= to_offset:
-        return
-    consumer = clients.hidden_reader(config)
-    try:
-        scan = PartitionScan(consumer, {place: range(from_offset, to_offset)})
-        for message in scan.records(silent_for_s=_READ_WITHIN_S):
-            # The stubs also allow types that only produce() takes.
-            headers: Any = message.headers() or ()
-            yield message.offset() or 0, Record(message.key(), message.value(), headers, message.timestamp()[1])
-    finally:
-        consumer.close()

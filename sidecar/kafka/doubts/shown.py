@@ -71,6 +71,8 @@ the coordinator's log says of the last transaction there: {self.log_says}
    and of each lane, which several delay partitions share (GROUP.lane.PROCESS.NUMBER): {tool} list
 3. Where the two ids are the same, and the first offset is {self.from_offset}:
    {end}
+   for a committed one with: --batches FILE, the output of kafka-dump-log.sh --files for its log segments, or
+   --by-headers where no application forwards released records to {topic}
    for that of a lane with: --transactional-id ID --of TOPIC/PARTITION (each delay partition with records in it)
    Else it is somebody else's, and only its owner knows the outcome; to abort it:
    {tool} abort --topic {topic} --partition {partition} --start-offset {self.from_offset}""".splitlines()
