@@ -17,8 +17,9 @@ VALUE_BYTES = 1_000
 POSTED_AT_ONCE = 20_000
 """A fifth of the queue of a producer."""
 
-MORE_S = 3.0
-"""Start times vary on a busy machine."""
+MORE_S = 2.0
+RESTARTS = 3
+"""Start times vary on a busy machine, so the fastest of several restarts counts."""
 
 MORE_MIB = 50.0
 SETTLED_S = 3.0
@@ -54,11 +55,11 @@ def test_what_lies_behind_an_open_transaction_is_not_read(count: int, stage: Sta
         stranger.write(out, b"stranger")
         _send(stage, delay, count)
         wait_until(lambda: _released(router, delay, out) >= count, f"{count} releases", RELEASED_WITHIN_S)
-        beside = _cost_of_restart(router)
+        beside = _cost_of_restarts(router)
         assert hidden(stage, out) > count, "the transaction has ended too early"
         stranger.end(commit=True)
         wait_until(lambda: hidden(stage, out) == 0, "the end of the transaction")
-        alone = _cost_of_restart(router)
+        alone = _cost_of_restarts(router)
         print(f"behind {count} records: {beside}; alone: {alone}")
         assert _sources(stage, out) == count + 1, "records were doubled or lost"
         assert beside.peak_mib <= alone.peak_mib + MORE_MIB
@@ -76,6 +77,12 @@ def _send(stage: Stage, delay: str, count: int) -> None:
 
 def _released(router: RouterProcess, delay: str, target: str) -> float:
     return router.metric(f'records_released_total{{target="{target}",topic="{delay}"}}')
+
+
+def _cost_of_restarts(router: RouterProcess) -> Cost:
+    """Return the shortest time and the highest memory of several restarts."""
+    costs = [_cost_of_restart(router) for _ in range(RESTARTS)]
+    return Cost(min(each.ready_s for each in costs), max(each.peak_mib for each in costs))
 
 
 def _cost_of_restart(router: RouterProcess) -> Cost:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,6 +14,9 @@ from tests.integration.scenario import Header, Stage, header, now_ms, wait_until
 from tests.integration.stored_buckets import state
 
 HOUR_MS = 3_600_000
+MOST_BYTES = 2_000
+OVERHEAD_BYTES = 150
+"""More than a batch of one schedule has beside the value, and less than a batch of a moved one has."""
 
 
 def at(due_ms: int) -> Header:
@@ -129,3 +133,23 @@ def _trim(admin: AdminClient, topic: str, to_offset: int) -> None:
         TopicPartition(topic, 0)
     ].result
     done()
+
+
+def test_a_move_that_the_delay_topic_refuses_leaves_the_schedule_where_it_was(stage: Stage, rng: Random) -> None:
+    """The moved record has more headers, and so it is too large; the first one still leaves when it was due."""
+    out = stage.target()
+    delay = stage.delay(default_target=out, config={"max.message.bytes": str(MOST_BYTES)})
+    with stage.router() as router:
+        router.start_and_wait()
+        due_ms = now_ms() + 6_000
+        value = rng.randbytes(MOST_BYTES - OVERHEAD_BYTES)
+        stage.send(delay, ("deliver-id", b"large"), at(due_ms), value=value)
+        stage.send(delay, ("deliver-move", b"large"), at(due_ms + HOUR_MS))
+        (told,) = answers_of(stage.wait_records(f"{delay}.receipts", 1))[b"large"]
+        assert told["outcome"] == "not-moved"
+        assert delay in told["why"]
+        (released,) = stage.wait_records(out, 1)
+        assert (released.value, header(released, "delay-due")) == (value, b"%d" % due_ms)
+        assert router.stop() == 0
+    report = stage.audit()
+    assert report.ok, report.samples
