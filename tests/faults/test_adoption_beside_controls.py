@@ -1,4 +1,8 @@
-"""Tests the adoption of a job's buckets while schedules of the same ids are cancelled, replaced and moved."""
+"""Tests the adoption of a job's buckets while schedules of the same ids are cancelled, replaced and moved.
+
+The buckets are written without Spark, so that a router can be killed at each step of the adoption within seconds.
+``tests/spark/test_adopted.py`` adopts the buckets of a real Spark job.
+"""
 
 from random import Random
 

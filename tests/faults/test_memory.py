@@ -12,6 +12,8 @@ from tests.wire import Broker, WireBatch, WireRecord, codecs
 
 MIB = 1_048_576
 PAYLOAD_MIB = 128
+"""600 records of 900 kB are to this limit as 2,500 are to four times as much; a larger load would test the machine."""
+
 PROCESS_MIB = 350
 PARTITION_MIB = 2
 RECORD_BYTES = 8
