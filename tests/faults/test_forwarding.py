@@ -4,6 +4,9 @@ Every reader of a target has the headers that the router writes, so headers do n
 applications of several kinds write such records to places where the router writes, too, and keep their transaction open
 while the router is killed and started again. Each record is delivered once, each copy exists as often as its
 application has committed it, and the router is ready soon, although the transaction is still open.
+
+Most variants are written by a plain producer, since a test has to decide when a transaction ends. Kafka Streams decides
+that itself; one test runs a Streams application (``exactly_once_v2``) across two restarts of the router.
 """
 
 from collections import Counter
