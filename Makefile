@@ -212,7 +212,7 @@ bench-page: venv ## The page: first view of 300 topics, CPU of the router and la
 	@$(BIN)/python -m tests.bench page $(if $(RECORDS),--records $(RECORDS)) $(OPTIONS)
 
 bench-named: venv ## Cancels, receipts, finding and series, at 10 M pending (RECORDS=1000000 to try out, OPTIONS=--quick)
-	@$(BIN)/python -m tests.bench cancels finding receipts series without-id $(if $(RECORDS),--records $(RECORDS)) $(OPTIONS)
+	@$(BIN)/python -m tests.bench cancels finding receipts series storms without-id $(if $(RECORDS),--records $(RECORDS)) $(OPTIONS)
 
 bench-retries: venv ## A ladder of 8 attempts at 5 k failures/s, and retries beside plain delays (RECORDS=100000, OPTIONS=--quick)
 	@$(BIN)/python -m tests.bench retries $(if $(RECORDS),--records $(RECORDS)) $(OPTIONS)

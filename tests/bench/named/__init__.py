@@ -1,4 +1,4 @@
-"""Benchmarks of named and recurring schedules: cancels, receipts, finding, series (``make bench-named``).
+"""Benchmarks of named and recurring schedules: cancels, receipts, finding, series, storms (``make bench-named``).
 
 Each benchmark has its own router, and reads back the fate of its records from the topics.
 """
@@ -11,6 +11,7 @@ from tests.bench.named.cancels import cancels
 from tests.bench.named.finding import finding
 from tests.bench.named.receipts import receipts
 from tests.bench.named.series import series
+from tests.bench.named.storms import storms
 from tests.bench.named.without_id import without_id
 from tests.bench.results import Row
 
@@ -20,5 +21,6 @@ NAMED: Final[dict[str, Callable[[Context], Iterator[Row]]]] = {
     "receipts": receipts,
     "series": series,
     "without-id": without_id,
+    "storms": storms,
 }
 """The first takes some 12 minutes, the others one or two each; none needs the ceiling."""
