@@ -1,4 +1,6 @@
-"""Reads partitions from an offset on, up to their present ends or following them; all other modules use this reader.
+"""Reads partitions from an offset on, up to their present ends or following them.
+
+Other modules read with this scan; the table in its test names the few that read by themselves, with the reasons.
 
 A partition is at its end when the position has reached the given end. The end-of-partition event tells the position
 too, for partitions whose last offsets hold no record: compaction, control records and aborted records leave gaps. An

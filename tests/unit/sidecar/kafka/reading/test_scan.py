@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -216,15 +217,20 @@ READS_BY_ITSELF = {
     "dev/audit/read.py": "judges the router, and shares no code with it",
     "dev/demo/dev.py": "shows the arrivals of a group of its own",
     "dev/demo/kafka_side.py": "shows the arrivals of a group of its own",
+    "kafka/client/membership.py": "polls for the group alone: its partitions are paused",
     "kafka/reading/offset_reader.py": "seeks from record to record, within a release",
     "kafka/reading/tails.py": "the tail of a delay partition, whose fetches the kernel takes",
     "kafka/reading/scan.py": "the scan",
 }
 
 
+TAKES = re.compile(r"\.consume\(|consumer\.poll\(")
+"""A call of a consumer for records. Producers, clients for administration and processes are polled, too."""
+
+
 def test_nothing_else_takes_records_from_a_consumer() -> None:
     package = Path(sidecar.__file__).parent
-    taking = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if ".consume(" in path.read_text()}
+    taking = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if TAKES.search(path.read_text())}
     assert taking == READS_BY_ITSELF.keys(), "read partitions by PartitionScan"
 
 
