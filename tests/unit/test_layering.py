@@ -6,7 +6,7 @@ and replayed), the auditor independent of the router that it judges, and Spark j
 
 import ast
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -192,7 +192,11 @@ _INNER: dict[str, frozenset[str]] = {
     }
     | {"kafka.doubts", "kafka.client", "kafka.writing", "zones", "config"},
 }
-"""The rooms of the router that each room may import, in the order of their floors."""
+"""The rooms of the router that each room may import, in the order of their floors.
+
+Four protocols with one implementation invert an import that this table forbids: ``Health``, ``AssignmentListener``,
+``QueryAnswer`` and ``Turns``.
+"""
 
 _FOLDERS = frozenset({"engine", "kafka", "cluster", "operations", "dev"})
 """The folders of rooms; ``engine`` and ``operations`` also hold modules, so they are rooms as well."""
@@ -206,7 +210,11 @@ _ENGINE_ALLOWED = Rule(
     | {"sidecar.engine", "sidecar.clock.Clock", "sidecar.config", "sidecar.durations", "sidecar.failpoints"}
     | {"sidecar.lateness", "sidecar.logs", "sidecar.metrics"}
 )
-"""No client, thread, socket or clock; and no own module that has one, but for metrics and logs."""
+"""No client, thread, socket or clock; and no own module that has one, but for metrics, logs and failpoints.
+
+A failpoint does nothing unless the environment of a test has armed it, and the simulation replaces it by a death that
+it can repeat.
+"""
 
 _CORE: dict[str, dict[str, frozenset[str]]] = {
     "index": {
@@ -228,6 +236,11 @@ _CORE_ROOTS = frozenset({"errors", "envelope", "libraries", "offsets"})
 
 _MAX_FILES = 14
 """Most files of a room, its ``__init__`` included."""
+
+_MOST_ARROWS = 100
+"""Most pairs of a folder of the router, or a module beside the folders, and another one that it imports."""
+
+_MOST_FLOORS = 11
 
 _JOBS: dict[str, frozenset[str]] = {
     "audit": frozenset(),
@@ -337,6 +350,42 @@ def test_the_folders_of_the_router_import_each_other_in_no_circle() -> None:
         folder = room.partition(".")[0]
         folders.setdefault(folder, set()).update({each.partition(".")[0] for each in allowed} - {folder})
     assert set(folders) <= set(TopologicalSorter(folders).static_order())
+
+
+def _arrows() -> dict[str, set[str]]:
+    """Return for each folder of the router, and each module beside the folders, the others that it imports."""
+    rooms, arrows = _inner_rooms(), dict[str, set[str]]()
+    for room, modules in rooms.items():
+        folder = room.partition(".")[0]
+        found = {
+            _imported_room(each.module, rooms).partition(".")[0]
+            for path, package in modules
+            for each in imports_of(path.read_text(encoding="utf-8"), package)
+            if each.top == "sidecar" and each.module != "sidecar"
+        }
+        arrows.setdefault(folder, set()).update(found - {folder})
+    return arrows
+
+
+def _floors(arrows: Mapping[str, set[str]]) -> list[tuple[str, ...]]:
+    """Return the folders by floors, the lowest first; a folder imports only from floors below its own."""
+    order, floors = TopologicalSorter(arrows), list[tuple[str, ...]]()
+    order.prepare()
+    while order.is_active():
+        floors.append(order.get_ready())
+        order.done(*floors[-1])
+    return floors
+
+
+def test_the_map_of_the_router_stays_small() -> None:
+    arrows = _arrows()
+    drawn = "\n".join(f"{folder} ─► {', '.join(sorted(arrows[folder]))}" for folder in arrows)
+    assert sum(map(len, arrows.values())) <= _MOST_ARROWS, drawn
+    assert len(_floors(arrows)) <= _MOST_FLOORS, drawn
+
+
+def test_floors_follow_from_the_arrows() -> None:
+    assert _floors({"cli": {"engine", "clock"}, "engine": {"clock"}}) == [("clock",), ("engine",), ("cli",)]
 
 
 def test_every_folder_of_the_jobs_is_a_room() -> None:
