@@ -2,7 +2,9 @@
 
 Each stage takes records out of the transaction or adds to it. The stages of a transaction are listed when it is planned
 (``Screening.stages_for``), and a stage without work is left out: policies, doubts and controls change while a partition
-is owned. A record without a control, a series or a held-back target meets three stages.
+is owned. A record without a control, a series or a held-back target meets three stages. ::
+
+    plan ─► moved ─► begin ─► whole ─► drop ─► allowed ─► sure ─► recurring ─► in_time ─► admitted ─► routed ─► commit
 
 =========  ===============================================  ==================================================
 stage      takes out                                        is listed if
