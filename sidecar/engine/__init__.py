@@ -14,9 +14,8 @@ room           duty
 ``payload``    keeps a record between intake and release, whole or packed
 =============  ========================================================================================
 
-Segments have no port of their own. The owner reads them through ``Records``, and writes and removes them in its
-transactions, through ``Transactions``: a port that wrote them elsewhere could not let one fencing end all writes of an
-old owner.
+Segments have no port of their own: the owner reads them through ``Records`` and writes them through ``Transactions``,
+so that one fencing ends all writes of an old owner (DECISIONS.md, 14).
 
 :mod:`sidecar.process.host` implements the ports with clients and threads, ``tests/simulation`` with a modelled cluster.
 """
