@@ -13,7 +13,9 @@ one router another one that also believes to be the owner may act.
 
 The routers are the shipped code: the loop of a worker, take-over, rounds, intake, releaser, gate, buckets, adoption and
 every stored byte (:mod:`.serving`). Only their ports (:mod:`.host`) lead to a model of Kafka (:mod:`.world`,
-:mod:`.fetching`). A router may die at each of its failpoints, and before and after each call of a port.
+:mod:`.fetching`). A router may die at each of its failpoints, and before and after each call of a port. The shipped
+reader of a delay partition is not played, so neither are fetches that it cuts short. The model hands over pieces of the
+log, which the shipped code decides, and batches that no client can read.
 
 The checker (:mod:`.checker`) compares the orders of the producers with the content of the store. After each round it
 compares the pending entries of the owner with the records that are still owed (:mod:`.pending`).

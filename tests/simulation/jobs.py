@@ -1,4 +1,10 @@
-"""Runs jobs that build buckets from the log and stage them, step by step, and shows an owner their results."""
+"""Runs jobs that build buckets from the log and stage them, step by step, and shows an owner their results.
+
+A job of the simulation shares with the job on Spark: ``decide`` of :mod:`spark_backfill.buckets.decisions`, ``hash_of``
+of :mod:`index.named.names`, and of ``snapshots`` ``SegmentWriter``, ``encode_pages`` and the keys and values of what is
+staged. It sorts by itself and cuts by :mod:`index.buckets.bucket_rules`: a job on Spark does both by columns of Arrow,
+divided among tasks, for which a run of the simulation has too few records. Tests of that job compare the cuts.
+"""
 
 import random
 from collections.abc import Iterator, Mapping
