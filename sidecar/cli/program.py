@@ -167,8 +167,9 @@ def run_command(config_file: Path | None, processes: int) -> None:
 def demo_command(orders: int, no_kill: bool) -> None:
     """Start a Kafka and a router, send orders with delays of 0 to 10 s, and count their fates in the topics.
 
-    One order is cancelled, one is replaced, and the router is killed in the middle. KAFKA_BOOTSTRAP_SERVERS=HOST:PORT
-    uses a running cluster, in topics of its own that are deleted at the end.
+    One order is cancelled and one is replaced. One fails twice at its consumer and is retried, one fails until no
+    attempt is left, and the router is killed in the middle. KAFKA_BOOTSTRAP_SERVERS=HOST:PORT uses a running cluster,
+    in topics of its own that are deleted at the end.
     """
     from sidecar.dev import demo  # noqa: PLC0415 - it brings a broker along
 
