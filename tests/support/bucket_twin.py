@@ -4,8 +4,9 @@ As far as entries are in memory, the same ones leave in the same order as if all
 each has left once. Segments and manifests lie in a store of the test that survives crashes. After a crash, only the
 manifests that a committed batch installed exist.
 
-The twin judges ``index`` alone, with no router around it. So it finds an S that is too low, and a record that waits for
-no reason: the simulation sees no broken promise there. Mutation runs (:mod:`tests.mutation`) judge ``index`` by it.
+The twin judges ``index`` alone, with no router around it. So it finds an S that is lower than it need be, and a due
+record that one batch leaves to the next: the simulation compares neither. Mutation runs (:mod:`tests.mutation`) judge
+``index`` by it.
 """
 
 import heapq

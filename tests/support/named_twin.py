@@ -4,9 +4,9 @@ The checker knows the log and the commits in their order, and nothing of how a c
 be released once or be in exactly one receipt. Each control must have exactly one receipt. No schedule that lay in front
 of a control may be released once the receipt of the control is committed.
 
-The twin judges ``index`` alone, with no router around it. So it finds a wrong count of pending or cancelled records,
-and bits of the mask that stay for ever: the simulation sees no broken promise there. Mutation runs
-(:mod:`tests.mutation`) judge ``index`` by it.
+The twin judges ``index`` alone, with no router around it. So it finds a wrong count of pending records at the operation
+that makes it, where the simulation looks at the end of a run. It also finds bits of the mask that stay for ever, which
+the simulation never counts. Mutation runs (:mod:`tests.mutation`) judge ``index`` by it.
 """
 
 import heapq
