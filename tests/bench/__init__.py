@@ -11,7 +11,7 @@ machines cannot be compared; these ratios can.
     python -m tests.bench burst idle        some of them; the ceiling is measured too where a ratio needs it
     python -m tests.bench large             10 M pending, about 13 minutes; --records 1000000 to try it out
     python -m tests.bench policy admin limited rolling      operations, about 7 minutes: make bench-ops
-    python -m tests.bench cancels finding receipts series storms without-id    named schedules, 23 minutes: make bench-named
+    python -m tests.bench cancels finding receipts series storms without-id    named schedules: make bench-named
     python -m tests.bench retries           a ladder of attempts, and retries beside plain delays: make bench-retries
     python -m tests.bench --quick           small sizes, to see that everything runs; the figures mean little
 
