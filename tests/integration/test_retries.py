@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from sidecar.dev.audit import AuditedRecord
 from tests.integration.scenario import Header, Stage, header, wait_until
@@ -131,3 +132,24 @@ def _is_counted(stage: Stage, delay: str, out: str) -> bool:
 
     wait_until(has_come, f"the record of {place!r}")
     return "delay-attempt" in dict(found[0].headers)
+
+
+def test_a_spent_record_is_rejected_while_the_dead_letter_topic_does_not_exist(
+    stage: Stage, kafka_admin: AdminClient
+) -> None:
+    out, dead = stage.target("out"), stage.target("dead")
+    delay = stage.delay("retry", default_target=out, retry={"first": "10ms", "attempts": 1, "dead_letter": dead})
+    with stage.router() as router:
+        router.start_and_wait()
+        stage.send(delay, value=b"fails")
+        (failing,) = stage.wait_records(out, 1)
+        kafka_admin.delete_topics([dead])[dead].result()
+        fails(stage, delay, failing)
+        (rejected,) = stage.wait_records(f"{delay}.rejected", 1)
+        stage.send(delay, value=b"next")
+        assert [each.value for each in stage.wait_records(out, 2)] == [b"fails", b"next"]
+        checked = router.command("check")
+        assert (checked.returncode, f"target topic {dead}" in checked.stdout) == (1, True), checked.stdout
+        assert router.stop() == 0
+    assert header(rejected, "delay-error") == b"TARGET_UNKNOWN"
+    assert dead in (header(rejected, "delay-error-message") or b"").decode()
