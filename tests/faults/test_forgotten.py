@@ -425,10 +425,9 @@ def test_a_transaction_of_a_lane_is_ended_for_each_of_its_partitions(
         ends = (*command, "--producer-id", producer_id, "--start-offset", start_offset, "--outcome", "committed")
         refused = after.command(*ends)
         assert (refused.returncode, "give --batches FILE" in refused.stderr) == (2, True), refused.stderr
-        ends = (*ends, "--by-headers")
-        refused = after.command(*ends)
+        refused = after.command(*ends, "--by-headers")
         assert (refused.returncode, f"records of {places[1]} lie behind" in refused.stderr) == (1, True), refused.stderr
-        ended = after.command(*ends, "--of", places[0], "--of", places[1])
+        ended = after.command(*ends, "--by-headers", "--of", places[0], "--of", places[1])
         assert "ended as committed; 2 records were written again" in ended.stdout, ended.stderr
         wait_until(after.ready, "every partition", 60)
         _holds_once(stage, scenes)

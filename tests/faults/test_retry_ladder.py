@@ -48,7 +48,10 @@ def test_each_attempt_comes_once_while_routers_are_killed_and_partitions_move(st
             if faults < FAULTS and time.monotonic() > next_s:
                 router = rng.choice(routers)
                 # A killed router keeps its partitions for its session; one that stops gives them to the other one.
-                _ = router.kill() if faults % 2 else router.stop()
+                if faults % 2:
+                    router.kill()
+                else:
+                    router.stop()
                 router.start()
                 faults, next_s = faults + 1, time.monotonic() + FAULT_EVERY_S
         spent = stage.wait_records(dead, RECORDS)
