@@ -46,6 +46,7 @@ public class Driver {
                 case "outbox" -> connect(recipe, change(DUE_MS));
                 case "outbox-null" -> connect(recipe, change(null));
                 case "streams" -> streams();
+                case "unless" -> unless();
                 case "spring" -> spring(null);
                 case "spring-again" -> spring("2");
                 default -> throw new IllegalArgumentException(words[0]);
@@ -111,6 +112,22 @@ public class Driver {
             var record = out.readRecord();
             if (!out.isEmpty()) {
                 throw new IllegalStateException("what is paid for is not to come again");
+            }
+            System.out.println("orders.delay");
+            for (Header header : record.headers()) {
+                print(header.key(), header.value());
+            }
+        }
+    }
+
+    static void unless() {
+        try (var driver = new TopologyTestDriver(Unless.topology())) {
+            var in = driver.createInputTopic("orders.paid", new StringSerializer(), new StringSerializer());
+            var out = driver.createOutputTopic("orders.delay", new StringDeserializer(), new StringDeserializer());
+            in.pipeInput("42", "{\"amount\": 7}");
+            var record = out.readRecord();
+            if (!record.key().equals("42") || record.value() != null) {
+                throw new IllegalStateException("a cancel has the key of its schedule, and no value: " + record);
             }
             System.out.println("orders.delay");
             for (Header header : record.headers()) {

@@ -11,7 +11,7 @@ import pytest
 from index.pending.progress import Position, Progress
 from index.protocol.headers import NATIVE, Headers, StrippedNames
 from index.protocol.record import Record
-from index.protocol.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Schedule
+from index.protocol.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Action, Control, Schedule
 from index.rules.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config, load
@@ -58,7 +58,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     arguments = [f"{case}={folder / recipe}" for case, recipe in cases.items()]
     with java_programs.or_skip("the other side of the recipes"):
         java = [maven.java().path, "-XX:TieredStopAtLevel=1", "-cp", jars.compiled(folder)]
-    call = [*java, "Driver", *arguments, "streams=", "spring=", "spring-again="]
+    call = [*java, "Driver", *arguments, "streams=", "unless=", "spring=", "spring-again="]
     done = subprocess.run(call, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found: Written = {}
@@ -103,6 +103,12 @@ def test_the_router_takes_it_as_the_recipe_says(
     assert isinstance(schedule, Schedule), schedule
     assert (schedule.due_ms, schedule.targets) == (due_ms, (target,))
     assert schedule.deliver_id == (b"4d47e190" if case.startswith("outbox") else None)
+
+
+def test_a_payment_becomes_a_cancel_of_the_reminder(written: Written, config: Config) -> None:
+    topic, headers = written["unless"]
+    assert topic == "orders.delay"
+    assert rules_of(config, topic).decide(headers, SENT_MS) == Control(Action.CANCEL, b"reminder-42")
 
 
 @pytest.mark.parametrize(("case", "number", "minutes"), [("spring", 1, 1), ("spring-again", 3, 9)])
@@ -154,7 +160,7 @@ def test_the_bytes_of_a_schema_registry_pass_as_they_are(native: bool) -> None:
     assert schema_id in seen.headers
 
 
-@pytest.mark.parametrize("name", ["Later.java", "Retries.java"])
+@pytest.mark.parametrize("name", ["Later.java", "Unless.java", "Retries.java"])
 def test_the_document_shows_what_is_tested(name: str) -> None:
     text = (Path(__file__).parent / name).read_text(encoding="utf-8")
     assert text in [each.text for each in blocks(DOCUMENT) if each.language == "java"]
