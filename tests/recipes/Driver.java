@@ -8,6 +8,7 @@ import java.util.Date;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Properties;
+import java.util.function.Function;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.producer.MockProducer;
 import org.apache.kafka.common.header.Header;
@@ -21,7 +22,9 @@ import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.storage.SimpleHeaderConverter;
 import org.apache.kafka.connect.transforms.Transformation;
 import org.apache.kafka.streams.TopologyTestDriver;
+import org.springframework.kafka.core.KafkaOperations;
 import org.springframework.kafka.core.KafkaTemplate;
+import org.springframework.kafka.listener.DeadLetterPublishingRecoverer;
 import org.springframework.kafka.mock.MockProducerFactory;
 
 /**
@@ -47,8 +50,9 @@ public class Driver {
                 case "outbox-null" -> connect(recipe, change(null));
                 case "streams" -> streams();
                 case "unless" -> unless();
-                case "spring" -> spring(null);
-                case "spring-again" -> spring("2");
+                case "spring" -> spring(Retries::later, null);
+                case "spring-again" -> spring(Retries::later, "2");
+                case "spring-fixed" -> spring(FixedWait::later, null);
                 default -> throw new IllegalArgumentException(words[0]);
             }
         }
@@ -136,15 +140,17 @@ public class Driver {
         }
     }
 
-    /** What a listener fails with, in this attempt; null: for the first time. */
-    static void spring(String attempt) {
+    /** The record that a listener fails with, in this attempt; null: for the first time. */
+    static void spring(
+        Function<KafkaOperations<String, String>, DeadLetterPublishingRecoverer> later, String attempt
+    ) {
         var producer = new MockProducer<>(true, null, new StringSerializer(), new StringSerializer());
         var template = new KafkaTemplate<>(new MockProducerFactory<String, String>(() -> producer));
         var failed = new ConsumerRecord<>("orders", 3, 1077L, "42", "{\"order\": 42}");
         if (attempt != null) {
             failed.headers().add("delay-attempt", attempt.getBytes(UTF_8));
         }
-        Retries.later(template).accept(failed, new IllegalStateException("the service is away"));
+        later.apply(template).accept(failed, new IllegalStateException("the service is away"));
         var sent = producer.history().get(0);
         System.out.println(sent.topic());
         for (Header header : sent.headers()) {

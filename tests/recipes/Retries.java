@@ -1,20 +1,13 @@
-import static java.nio.charset.StandardCharsets.UTF_8;
-
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.springframework.kafka.core.KafkaOperations;
 import org.springframework.kafka.listener.DeadLetterPublishingRecoverer;
 import org.springframework.kafka.listener.DefaultErrorHandler;
 import org.springframework.util.backoff.FixedBackOff;
 
-/** Spring: what fails twice comes again in a quarter of an hour, and holds up nothing behind it. */
+/** Spring: a record that fails twice comes again from the retry topic, and holds up nothing behind it. */
 public class Retries {
     static DeadLetterPublishingRecoverer later(KafkaOperations<String, String> template) {
-        var later = new DeadLetterPublishingRecoverer(template, (record, error) -> new TopicPartition("orders.delay", -1));
-        later.addHeadersFunction((record, error) -> new RecordHeaders()
-            .add("deliver-after", "15m".getBytes(UTF_8))
-            .add("deliver-to", record.topic().getBytes(UTF_8)));
-        return later;
+        return new DeadLetterPublishingRecoverer(template, (record, error) -> new TopicPartition("orders.retry", -1));
     }
 
     static DefaultErrorHandler errorHandler(KafkaOperations<String, String> template) {
