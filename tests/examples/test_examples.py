@@ -18,7 +18,14 @@ from tests.support.client_programs import ClientMissing
 
 HERE = Path(__file__).parent
 DOCUMENT = HERE.parents[1] / "PRODUCERS.md"
-PRINTED = {"delayed.py": "python", "Delayed.java": "java", "delayed.go": "go", "kcat.sh": "sh", "console.sh": "sh"}
+PRINTED = {
+    "delayed.py": "python",
+    "Delayed.java": "java",
+    "delayed.go": "go",
+    "delayed.js": "js",
+    "kcat.sh": "sh",
+    "console.sh": "sh",
+}
 DELAY_MS = 2_000
 START_TIMEOUT_S = 120
 
@@ -59,6 +66,11 @@ def golang(folder: Path) -> Example:
     return Example(client_programs.golang(HERE / "delayed.go", folder))
 
 
+def node(folder: Path) -> Example:
+    assert f"\nnpm install {client_programs.KAFKAJS}\nnode delayed.js " in DOCUMENT.read_text(encoding="utf-8")
+    return Example(client_programs.node(HERE / "delayed.js", folder))
+
+
 def kcat(_: Path) -> Example:
     if shutil.which("kcat") is None:
         raise ClientMissing("kcat is missing")
@@ -88,7 +100,7 @@ def delivery(kafka: local_kafka.Cluster, tmp_path_factory: pytest.TempPathFactor
     stage.print_logs()
 
 
-@pytest.mark.parametrize("client", [python, java, golang, kcat, console], ids=lambda client: client.__name__)
+@pytest.mark.parametrize("client", [python, java, golang, node, kcat, console], ids=lambda client: client.__name__)
 def test_an_example_is_released_on_time_and_cancelled(
     client: Callable[[Path], Example], delivery: tuple[Stage, str, str], tmp_path: Path
 ) -> None:
