@@ -28,6 +28,7 @@ DEFAULTS: Final = {
     "spark.sql.session.timeZone": "UTC",
 }
 
+_LOG_FILE: Final = Path(__file__).with_name("log4j2.properties")
 _JAR_KEYS: Final = ("spark.jars", "spark.jars.packages")
 
 
@@ -41,7 +42,8 @@ def start(application: str, conf: Sequence[str], say: Callable[[str], None]) -> 
     elsewhere = {} if launched else {**spark_defaults(os.environ), **submit_arguments(os.environ)}
     wanted: dict[str, Any] = {"spark.app.name": application, **given}
     if not launched:
-        wanted |= {key: value for key, value in DEFAULTS.items() if key not in elsewhere | given}
+        defaults = {**DEFAULTS, **log_settings(os.environ)}
+        wanted |= {key: value for key, value in defaults.items() if key not in elsewhere | given}
         if not has_connector() and not any(CONNECTOR in (elsewhere | given).get(key, "") for key in _JAR_KEYS):
             own = ",".join(str(path) for path in connector_jars(say))
             others = given.get("spark.jars") or elsewhere.get("spark.jars")
@@ -57,6 +59,15 @@ def start(application: str, conf: Sequence[str], say: Callable[[str], None]) -> 
         raise JobError(f"Spark did not start: {error}") from error
     require_connector(spark)
     return spark
+
+
+def log_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the option that has Spark log errors only, or nothing where Spark has such settings already."""
+    folder = conf_folder(environ)
+    if folder is not None and (folder / _LOG_FILE.name).exists():
+        return {}
+    # Spark logs before it has a session, so that spark.log.level would come too late.
+    return {"spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={_LOG_FILE.as_uri()}"}
 
 
 def has_connector() -> bool:
@@ -89,12 +100,17 @@ def require_connector(spark: SparkSession) -> None:
             ) from None
 
 
-def spark_defaults(environ: Mapping[str, str]) -> dict[str, str]:
-    """Read the settings in ``spark-defaults.conf``; a line is a key, white space or ``=``, and a value."""
+def conf_folder(environ: Mapping[str, str]) -> Path | None:
+    """Return the folder of Spark's configuration, None where no variable names one."""
     home = environ.get("SPARK_HOME")
     folder = environ.get("SPARK_CONF_DIR") or (str(Path(home) / "conf") if home else "")
-    file = Path(folder) / "spark-defaults.conf"
-    if not folder or not file.is_file():
+    return Path(folder) if folder else None
+
+
+def spark_defaults(environ: Mapping[str, str]) -> dict[str, str]:
+    """Read the settings in ``spark-defaults.conf``; a line is a key, white space or ``=``, and a value."""
+    folder = conf_folder(environ)
+    if folder is None or not (file := folder / "spark-defaults.conf").is_file():
         return {}
     lines = (line.strip().replace("=", " ", 1) for line in file.read_text(encoding="utf-8").splitlines())
     pairs = (line.split(None, 1) for line in lines if line and not line.startswith("#"))

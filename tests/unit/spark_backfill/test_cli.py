@@ -3,6 +3,8 @@
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import click
 import pytest
@@ -16,7 +18,7 @@ from spark_backfill.build.index_command import by_partition, job_name
 from spark_backfill.cli import JOBS, cli
 from spark_backfill.cli_common import FAILED, WRONG_USAGE, JobCommands, first_lines
 from spark_backfill.errors import JobError
-from spark_backfill.session import spark_defaults, submit_arguments
+from spark_backfill.session import log_settings, spark_defaults, submit_arguments
 from tests.support.paths import ROOT
 
 CONFIG = '[kafka]\n"bootstrap.servers" = "localhost:1"\n[[delay_topics]]\nname = "orders.delay"\n'
@@ -106,6 +108,16 @@ def test_defaults_give_way_to_what_is_set_elsewhere(tmp_path: Path) -> None:
         "spark.a": "b=c",
         "spark.jars.packages": "p:q:1",
     }
+
+
+def test_spark_logs_errors_only_unless_it_is_told_otherwise(tmp_path: Path) -> None:
+    ((key, option),) = log_settings({"SPARK_CONF_DIR": str(tmp_path)}).items()
+    assert key == "spark.driver.defaultJavaOptions"
+    named = Path(url2pathname(urlsplit(option.partition("=")[2]).path))
+    assert "rootLogger.level = error\n" in named.read_text(encoding="utf-8")
+    assert log_settings({}) == {key: option}
+    (tmp_path / named.name).write_text("rootLogger.level = info\n")
+    assert log_settings({"SPARK_CONF_DIR": str(tmp_path)}) == {}
 
 
 def test_the_version_of_the_connector_stands_in_one_place() -> None:
