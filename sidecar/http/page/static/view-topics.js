@@ -99,12 +99,14 @@ const WORST_FIRST = ["bad", "fair", "good"];
 export function problemsOf(topic) {
   const [state, tone] = stateOf(topic);
   const due = firstDue(topic.partitions);
-  return [
+  const words = [
     tone !== "good" && state,
-    sum(topic.partitions, "held") > 0 && "held",
+    heldOf(topic),
     due !== null && nowMs() - due > LATE_MS && "overdue",
     topic.lateness_p99_ms > LATE_MS && "late",
-  ].filter(Boolean);
+  ];
+  // The state may be that records are held.
+  return [...new Set(words.filter(Boolean))];
 }
 
 /** `native kernel`, or how many run which; nothing of routers that do not tell. */
@@ -142,14 +144,21 @@ export function firstDue(partitions) {
   return known.length ? known.reduce((first, due) => Math.min(first, due)) : null;
 }
 
-/** The state of a whole topic: what a policy says, else the worst of its partitions. */
+/** `5 held`: due records that wait for their target; nothing where none does. */
+function heldOf(topic) {
+  const held = sum(topic.partitions, "held");
+  return held ? `${count(held)} held` : null;
+}
+
+/** The state of a whole topic: that of a policy, else the worst of its partitions, else that it holds records. */
 export function stateOf(topic) {
   if (topic.drained) return ["drained", "bad"];
   if (topic.paused) return ["paused", "bad"];
   const counts = new Map();
   for (const { state } of topic.partitions) counts.set(state, (counts.get(state) ?? 0) + 1);
   const others = [...counts].filter(([state]) => state !== "active");
-  if (!others.length) return topic.partitions.length ? ["active", "good"] : ["no partitions", "bad"];
+  if (!topic.partitions.length) return ["no partitions", "bad"];
+  if (!others.length) return heldOf(topic) ? [heldOf(topic), "fair"] : ["active", "good"];
   const tone = others.some(([state]) => stateTone(state) === "bad") ? "bad" : "fair";
   return [others.map(([state, number]) => (counts.size === 1 ? state : `${number} ${state}`)).join(", "), tone];
 }
