@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from index.rules.rules import RULES_VERSION
 from sidecar import failpoints
 from tests.faults.stage import SMALL_BUCKETS, FaultStage, settled
 from tests.integration.router_process import RouterProcess
@@ -205,7 +204,7 @@ def _start_and_die(router: RouterProcess, place: str, monkeypatch: pytest.Monkey
 
 
 def _wait_until_rolled_back(*routers: RouterProcess, partitions: int = 1) -> None:
-    """Wait until the last release refuses so many partitions that this version has served, and names the version."""
+    """Wait until the last release refuses so many partitions that this version has served, and says what to do."""
     refused: dict[str, str] = {}
 
     def are_refused() -> bool:
@@ -215,7 +214,8 @@ def _wait_until_rolled_back(*routers: RouterProcess, partitions: int = 1) -> Non
 
     wait_until(are_refused, "the last release refuses what this one has served")
     for why in refused.values():
-        assert f"version {RULES_VERSION}" in why
+        # The claim of the group is a key that the last release does not know; it would also refuse the rules.
+        assert "upgrade the router" in why
 
 
 def _kill_at_random(
