@@ -30,10 +30,12 @@ class Shown:
 
     @property
     def by_state(self) -> str:
-        """The outcome by the state: ``committed``, ``aborted``, or empty where the state does not tell."""
-        if bool(self.left) == bool(self.pending):
-            return ""
-        return "committed" if self.left else "aborted"
+        """The outcome by the state: ``aborted``, or empty where the state does not tell.
+
+        A record that has left is no proof of a commit. After an abort, while the place is in doubt, a record without a
+        key leaves to another partition, and a record may expire or be cancelled.
+        """
+        return "aborted" if self.pending and not self.left else ""
 
     def as_json(self) -> dict[str, object]:
         """Return the facts in the form that a script reads."""
@@ -63,6 +65,7 @@ class Shown:
         return f"""\
 {topic}/{partition}: a transaction is open from offset {self.from_offset} on; the log ends at {self.to_offset}
 records of {delay_partition} behind it: {self.records}; by its state {self.left} have left and {self.pending} have not
+(if none has left, it was aborted; a record that has left may have gone to another partition since)
 the coordinator's log says of the last transaction there: {self.log_says}
 1. The producer that has it open, and its first offset (CurrentTransactionStartOffset):
    {tool} describe-producers --topic {topic} --partition {partition}
