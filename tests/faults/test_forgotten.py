@@ -343,11 +343,16 @@ def test_what_the_command_shows_is_the_outcome(unverified: local_kafka.Cluster, 
         _holds_once(stage, scenes)
 
 
-def test_the_transaction_of_somebody_else_is_refused(unverified: local_kafka.Cluster, stage: Stage) -> None:
+@pytest.mark.parametrize(
+    ("forwards", "why"), [(False, "has a record of no delay partition"), (True, "is not of producer id")]
+)
+def test_the_transaction_of_somebody_else_is_refused(
+    unverified: local_kafka.Cluster, stage: Stage, *, forwards: bool, why: str
+) -> None:
     """A wrong producer id or a wrong place ends no transaction, and no record is written again."""
-    scene = _prepared(stage, {"foreign": KINDS["aborted-on-target"]})["foreign"]
+    scene = _prepared(stage, {f"foreign-{forwards}": KINDS["aborted-on-target"]}).popitem()[1]
     with Broker(stage.bootstrap) as broker:
-        stranger = _opens_first(scene, broker)
+        stranger = ForgottenProducer(broker, f"{scene.delay}.stranger") if forwards else _opens_first(scene, broker)
         stranger.write(scene.outs[0], [scene.released()])
         own_id, _ = scene.forgotten(broker).producer
         _get_new_leaders(unverified, stage)
@@ -356,7 +361,7 @@ def test_the_transaction_of_somebody_else_is_refused(unverified: local_kafka.Clu
         start = _start(command)
         with pytest.raises(DelayRouterError, match="is not of this partition"):
             command.end(stranger.producer[0], start, committed=True)
-        with pytest.raises(DelayRouterError, match="is not of producer id"):
+        with pytest.raises(DelayRouterError, match=why):
             command.end(own_id, start, committed=True)
         with pytest.raises(DelayRouterError, match="begins at offset"):
             command.end(own_id, start + 1, committed=True)
@@ -364,7 +369,7 @@ def test_the_transaction_of_somebody_else_is_refused(unverified: local_kafka.Clu
         _end_stranger(scene, broker, stranger)
     with stage.router("after") as after:
         after.start_and_wait()
-        _holds_once(stage, {"foreign": scene})
+        _holds_once(stage, {"the foreign one": scene})
 
 
 @pytest.mark.parametrize("by_headers", [False, True])

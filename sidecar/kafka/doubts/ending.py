@@ -214,7 +214,24 @@ class EndTransaction:
             )
         if committed and self._batches is not None:
             self._batches.offsets_of(producer_id, range(ends.settled, ends.written))
+        if self.has_foreign_records:
+            self._refuse_foreign(ends.settled)
         return Ending(*self._place, ends.settled, ends.written, committed, producer_id)
+
+    def _refuse_foreign(self, offset: int) -> None:
+        """Refuse a transaction whose first record is not of this partition.
+
+        Step 3 would end the partition's own transaction behind it, with an outcome that it may not have had.
+        """
+        first = next(read_hidden(self._config, self._place, range(offset, offset + 1)), None)
+        if first is not None and first.source not in self._sources:
+            made_of = "/".join(map(str, first.source)) if first.source[0] else "no delay partition"
+            raise DelayRouterError(
+                f"offset {offset} of {self._place[0]}/{self._place[1]}, where the first open transaction begins, has a"
+                f" record of {made_of}: the transaction is not of {self._topic.name}/{self._partition}, or it is of a"
+                " lane, and --of does not name that delay partition. Compare with describe-producers again. Nothing was"
+                " changed"
+            )
 
     def _note(self, value: bytes | None) -> None:
         """Write the note by a producer whose markers leave the first producer's transaction open."""
