@@ -96,7 +96,7 @@ def refuse_other(said: Inventory, found: Inventory) -> None:
     counts = [*zip(_COUNTED, said[1:-1], found[1:-1], strict=True)]
     missing += [f"{wanted - there} of {wanted} {what}" for what, wanted, there in counts if there < wanted]
     if missing:
-        raise StateLostError(f"part of the state was lost: the state topic lacks {' and '.join(missing)}")
+        raise StateLostError(f"the state topic lacks {' and '.join(missing)}: part of the state was lost")
     if more := sorted({*found.bucket_ids} - {*said.bucket_ids}):
         raise FormatError(f"there are buckets {_named(more)}, of which the progress does not know")
     for what, wanted, there in counts:

@@ -189,7 +189,7 @@ def fold_state(
         return None
     missing = {PROGRESS_KEY, RULES_KEY} - set(latest)
     if missing:
-        raise StateLostError(f"part of the state was lost: the state topic lacks key {min(missing)!r}")
+        raise StateLostError(f"the state topic lacks key {min(missing)!r}: part of the state was lost")
     progress, delay_topic_id, inventory, lane = _decode_progress(latest[PROGRESS_KEY])
     history = _decode_history(latest[RULES_KEY])
     buckets = tuple(sorted((manifest_of(*stored) for stored in manifests), key=_from_offset))

@@ -65,7 +65,7 @@ def test_the_state_and_its_inventory_have_the_mask(play: Playbook, broker: MockB
     assert list(decode_mask(masks)) == [FIRST_OFFSET]
     stored = fold_state([*state, (RULES_KEY, encode_history(RuleHistory.beginning(0, RULES)))])
     assert stored is not None
-    assert (stored.progress.cursor, stored.inventory) == (FIRST_OFFSET + 2, Inventory(mask_keys=1))
+    assert (stored.progress.cursor, stored.inventory) == (FIRST_OFFSET + 2, Inventory(mask_keys=1, group="g"))
 
 
 @pytest.mark.parametrize(

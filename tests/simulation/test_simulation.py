@@ -81,7 +81,8 @@ def test_every_interruption_happens() -> None:
     missing |= {f"StateLostError of {what}" for what in LOST}
     missing |= {"seal_failed", "merge_failed", "load_failed", "segment_damaged", "segment_made_good", "id_page_damaged"}
     missing |= {"backfill_adopted", "backfill_discarded", "backfill_refused", "backfill_waits"}
-    seeds = iter(range(MOST_SEEDS))
+    # The rarest one first: it happens in one run of hundreds.
+    seeds = iter([821, *range(MOST_SEEDS)])
     while missing and (seed := next(seeds, None)) is not None:
         told, logged = played(seed)
         lost = [event for event in told if event.startswith("StateLostError")]

@@ -98,7 +98,7 @@ def test_a_forged_one_is_refused_or_says_what_is_there(rng: random.Random) -> No
 @pytest.mark.parametrize(
     ("inventory", "there", "message"),
     [
-        (Inventory((2, 4)), [bucket(4)], "part of the state was lost: the state topic lacks buckets 2"),
+        (Inventory((2, 4)), [bucket(4)], "the state topic lacks buckets 2: part of the state was lost"),
         (Inventory(tuple(range(8))), [bucket(7)], "lacks buckets 0, 1, 2, 3, 4 and 2 more"),
         (Inventory((), 3), held(7), "the state topic lacks 2 of 3 records that were held for their targets"),
         (Inventory((), 3), held(7, LARGE)[1:], "1 of 3 records that were held"),

@@ -257,7 +257,7 @@ def test_a_state_that_an_operator_is_changing_is_refused_with_the_command_that_g
         read_origin(CONTEXT, Stands(replace(STORED, ending=ending)), RULES)
 
 
-LOST = StateLostError("part of the state was lost: the state topic lacks buckets 3")
+LOST = StateLostError("the state topic lacks buckets 3: part of the state was lost")
 
 
 WAITED = ((b"bucket/job/0", 5),)
