@@ -60,7 +60,6 @@ def take_over(host: Host, claims: Claims) -> "OwnedPartition":
     origin = read_origin(context, standing, changes.settings.rules, stored_rules_hold=doubtful)
     # Only now, so that a partition that must not start gets no claim: its state may be lost, and empty.
     while claims.settle(standing):
-        failpoints.passing("recovery.claimed")
         origin = read_origin(context, standing, changes.settings.rules, stored_rules_hold=doubtful)
     origin = origin.claimed_by(context.group_id, claims.fenced)
     doubts = standing.doubts(origin.as_state)
