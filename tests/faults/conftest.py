@@ -7,6 +7,7 @@ import pytest
 
 from sidecar.dev import local_kafka
 from tests.faults.stage import FaultStage, Proxied, proxied
+from tests.integration.scenario import Stage
 
 _HERE = "tests/faults/"
 
@@ -43,6 +44,14 @@ def three_nodes() -> Iterator[Proxied]:
     _own_nodes_or_skip()
     with proxied(3) as running:
         yield running
+
+
+@pytest.fixture
+def stage(kafka: local_kafka.Cluster, tmp_path: Path) -> Iterator[Stage]:
+    """Yield a stage of the test's own, without proxies."""
+    made = Stage(kafka.bootstrap, tmp_path)
+    yield made
+    made.print_logs()
 
 
 @pytest.fixture

@@ -1,13 +1,11 @@
 """Tests that records released behind an open transaction cost the next owner neither memory nor time."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from sidecar.dev import local_kafka
 from sidecar.dev.audit import ranges, read
 from tests.faults.forwarding import NEVER, Application, hidden, restarted
 from tests.integration.router_process import RouterProcess
@@ -27,14 +25,6 @@ SETTLED_S = 3.0
 
 RESTART_WITHIN_S = 60.0
 RELEASED_WITHIN_S = 240.0
-
-
-@pytest.fixture
-def stage(kafka: local_kafka.Cluster, tmp_path: Path) -> Iterator[Stage]:
-    """Yield a stage of the test's own."""
-    made = Stage(kafka.bootstrap, tmp_path)
-    yield made
-    made.print_logs()
 
 
 class Cost(NamedTuple):

@@ -2,15 +2,12 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 from typing import Any, Self
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from sidecar.dev import local_kafka
 from tests.integration.scenario import Stage, header
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -21,14 +18,6 @@ RECORDS = 300
 FAULTS = 6
 FAULT_EVERY_S = 2.0
 SPENT_WITHIN_S = 150.0
-
-
-@pytest.fixture
-def stage(kafka: local_kafka.Cluster, tmp_path: Path) -> Iterator[Stage]:
-    """Yield a stage of the test's own."""
-    made = Stage(kafka.bootstrap, tmp_path)
-    yield made
-    made.print_logs()
 
 
 def test_each_attempt_comes_once_while_routers_are_killed_and_partitions_move(stage: Stage, rng: Random) -> None:

@@ -204,7 +204,7 @@ def _start_and_die(router: RouterProcess, place: str, monkeypatch: pytest.Monkey
 
 
 def _wait_until_rolled_back(*routers: RouterProcess, partitions: int = 1) -> None:
-    """Wait until the last release refuses so many partitions that this version has served, and says what to do."""
+    """Wait until the last release refuses so many of the partitions served by this version, and names the remedy."""
     refused: dict[str, str] = {}
 
     def are_refused() -> bool:

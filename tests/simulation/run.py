@@ -671,9 +671,9 @@ def _actions_of(seed: int, *, forgets: bool, refuses: bool, lanes: bool) -> dict
 
 
 def first_state(rules: Rules, group: str = GROUP) -> list[tuple[bytes, bytes | None]]:
-    """Return the state that ``init`` writes for a delay topic with records; without a group that of a version before.
+    """Return the state that ``init`` writes for a delay topic with records, and an owner of the group has claimed.
 
-    So a run without another group takes no claim of its own.
+    So a run without another group writes no claim. An empty name: a version without claims has written the state.
     """
     progress, history = start_of(FIRST_OFFSET), RuleHistory.beginning(FIRST_OFFSET, rules)
     claims = [(claim_key(group), encode_claim())] if group else []

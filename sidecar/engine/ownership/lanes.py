@@ -50,7 +50,8 @@ reads:* let A read last before B does, and suppose first that A's claim stands w
 Suppose now that C was the first to remove A's claim in between. If C fenced A's id after A began, A is fenced before B
 reads. If it did so earlier, A and C are a pair as above, of which one had written before the other read last: where C
 reads after A, A's claim stands then. Where C reads before A, C's claim stands, so that A fences C before C removes
-anything, or was removed in turn by a fourth owner of whom the same holds. Each step goes back in time, so it ends.
+anything, or a fourth owner has removed it in turn, and the same holds of that owner. Each step goes back in time, so
+the chain ends.
 
 * An owner that was fenced by another group refuses the partition for a while (``Limits.yield_s``), so that two groups
   do not fence each other all the time, and people hear of it. An owner that is new to the partition does not: a change

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 
 from index.named.mask import Mask
 from index.named.queries import Queries
@@ -57,10 +58,11 @@ def take_over(host: Host, claims: Claims) -> "OwnedPartition":
     changes = RuleChanges(host.settings, context)
     doubtful = changes.settings.is_doubtful
     claims.begin()
-    origin = read_origin(context, standing, changes.settings.rules, stored_rules_hold=doubtful)
+    read = partial(read_origin, context, standing, changes.settings.rules, stored_rules_hold=doubtful)
+    origin = read()
     # Only now, so that a partition that must not start gets no claim: its state may be lost, and empty.
     while claims.settle(standing):
-        origin = read_origin(context, standing, changes.settings.rules, stored_rules_hold=doubtful)
+        origin = read()
     origin = origin.claimed_by(context.group_id, claims.fenced)
     doubts = standing.doubts(origin.as_state)
     if origin.history.in_force.recurring:

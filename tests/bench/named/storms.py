@@ -1,16 +1,12 @@
 """Measures the lateness of a record that is due at once, behind thousands of controls for one id."""
 
-import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final
-
-from confluent_kafka import Consumer, TopicPartition
+from typing import Final
 
 from tests.bench import router, scatter, workload
 from tests.bench.context import Context
-from tests.bench.released import CONSUMER, READ_TIMEOUT_S
-from tests.bench.results import BenchmarkFailed, Row, at_most
-from tests.bench.router import Router
+from tests.bench.released import TargetReader
+from tests.bench.results import Row, at_most
 
 SCHEDULES: Final = 20_000
 CANCELS: Final = 2_000
@@ -42,31 +38,20 @@ def storms(context: Context) -> Iterator[Row]:
 
 
 def _late_ms(context: Context, schedules: int, far_ms: int, controls: int, control_of: HeadersOf) -> int:
+    dues_ms: list[int] = []
     with router.running(context.bootstrap) as under:
 
         def schedule_of(number: int) -> workload.Headers:
             return [*workload.headers(far_ms + number, under.target), ("deliver-id", ID)]
 
         def storm_of(number: int) -> workload.Headers:
-            return control_of(number) if number < controls else workload.headers(workload.now_ms(), under.target)
+            if number < controls:
+                return control_of(number)
+            dues_ms.append(workload.now_ms())
+            return workload.headers(dues_ms[-1], under.target)
 
         workload.fill(context.bootstrap, under.delay_topic, schedules, schedule_of)
         scatter.wait_indexed(under, schedules, workload.now_ms() + scatter.lead_ms(schedules))
         workload.fill(context.bootstrap, under.delay_topic, controls + 1, storm_of)
-        return _first_late_ms(context, under)
-
-
-def _first_late_ms(context: Context, under: Router) -> int:
-    """Return the lateness of the first released record. Raise BenchmarkFailed if none comes."""
-    consumer = Consumer({"bootstrap.servers": context.bootstrap, **CONSUMER})
-    consumer.assign([TopicPartition(under.target, 0, 0)])
-    until_s = time.monotonic() + READ_TIMEOUT_S
-    try:
-        while time.monotonic() < until_s:
-            message = consumer.poll(0.05)
-            if message is not None and message.error() is None:
-                headers: Any = dict(message.headers() or ())
-                return message.timestamp()[1] - int(headers["delay-due"])
-    finally:
-        consumer.close()
-    raise BenchmarkFailed(f"no record was released within {READ_TIMEOUT_S:.0f} s")
+        reader = TargetReader(context.bootstrap, under.delay_topic, under.target)
+        return reader.lateness(dues_ms, schedules + controls).sorted_ms[0]

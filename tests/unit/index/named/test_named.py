@@ -87,7 +87,7 @@ def test_what_a_control_with_a_due_time_costs_does_not_grow_with_the_schedules_o
 
 
 def test_one_control_of_20_000_schedules_holds_up_other_records_for_a_moment() -> None:
-    """It is evaluated in one piece, and confirmed in one piece: the receipt tells of all of them.
+    """Evaluate it in one piece, and confirm it in one piece, since the receipt tells of all schedules.
 
     On a quiet machine this takes 80 ms.
     """
