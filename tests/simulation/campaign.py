@@ -4,6 +4,7 @@ Plays the right router on N seeds, on every core, and reports seeds, faults and 
 seeds are random, so that every campaign tries new ones. Each failure is printed with the command that replays it.
 """
 
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -54,7 +55,9 @@ def main(number: int, first: int | None) -> None:
     chosen = [SystemRandom().getrandbits(48) for _ in range(number)] if first is None else range(first, first + number)
     began_s = time.monotonic()
     total = Played(0, 0, 0, [])
-    with ProcessPoolExecutor() as pool:
+    # Workers leave an interruption to this process, which reports the seeds played so far.
+    pool = ProcessPoolExecutor(initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
+    try:
         for played in pool.map(play, _some_at_a_time(iter(chosen))):
             for line in played.broken:
                 click.echo(line)
@@ -64,6 +67,10 @@ def main(number: int, first: int | None) -> None:
                 total.simulated_ms + played.simulated_ms,
                 total.broken + played.broken,
             )
+    except KeyboardInterrupt:
+        click.echo(f"interrupted: {number - total.seeds} seeds were not played")
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
     minutes = (time.monotonic() - began_s) / 60
     click.echo(
         f"{total.seeds} seeds and {total.faults} faults in {minutes:.1f} minutes"
@@ -71,7 +78,7 @@ def main(number: int, first: int | None) -> None:
         f" {total.simulated_ms / MS_PER_HOUR:.2f} simulated hours"
     )
     click.echo(f"{total.seeds - len(total.broken)} passed, {len(total.broken)} failed")
-    sys.exit(int(bool(total.broken)))
+    sys.exit(int(bool(total.broken) or total.seeds < number))
 
 
 def _some_at_a_time(chosen: Iterator[int]) -> Iterator[list[int]]:

@@ -39,6 +39,7 @@ from tests.simulation.workload import (
     TARGETS,
     append_attempts,
     append_chain,
+    append_moved_while_away,
     append_named,
     append_query,
     append_recurring,
@@ -100,6 +101,11 @@ RECURS_SHARE = 0.4
 
 AWAY_SHARE = 0.3
 """The share of those runs in which no router was there while series by cron were sent."""
+
+AWAY_MOVES_SHARE = 0.4
+AWAY_MOVES_CHANCE = 0.2
+"""The share of runs with series and ids in which no router was there while series were moved, and the chance of such a
+move beside some records."""
 
 NAMES_SHARE = 0.6
 """The share of runs in which schedules, recurring ones too, are cancelled and replaced."""
@@ -176,7 +182,7 @@ class Run:
         # A random generator for each feature, so that the rest of the run stays the same without it.
         self._recurring = random.Random(f"{seed}, recurs")
         self._recurs = self._recurring.random() < RECURS_SHARE
-        self._away = _some_away(seed)
+        self._away, self._away_moves = _some_away(seed)
         self._named = random.Random(f"{seed}, named")
         self._names = self._named.random() < NAMES_SHARE
         self._querying = _some_querying(seed)
@@ -345,6 +351,8 @@ class Run:
             append_recurring(self._recurring, self._clock.now_ms, self._around.log, ids, self._away)
         if self._names:
             append_named(self._named, self._clock.now_ms, self._around.log, self._delays_ms)
+            if self._recurs and self._away_moves is not None and self._away_moves.random() < AWAY_MOVES_CHANCE:
+                append_moved_while_away(self._away_moves, self._around.log)
             if self._around.refuses_moves:
                 append_chain(self._chaining, self._clock.now_ms, self._around.log)
         if self._retries:
@@ -641,9 +649,13 @@ class Run:
         self.trace.append(event if member is None else f"{member.number}| {event}")
 
 
-def _some_away(seed: int) -> random.Random | None:
-    away = random.Random(f"{seed}, is away")
-    return away if away.random() < AWAY_SHARE else None
+def _some_away(seed: int) -> tuple[random.Random | None, random.Random | None]:
+    """Return the random generators of series, and of moves of series, that were sent while no router was there."""
+    away, moves = random.Random(f"{seed}, is away"), random.Random(f"{seed}, is away while series move")
+    return (
+        away if away.random() < AWAY_SHARE else None,
+        moves if moves.random() < AWAY_MOVES_SHARE else None,
+    )
 
 
 def _some_querying(seed: int) -> random.Random | None:

@@ -201,6 +201,24 @@ def append_chain(rng: random.Random, now_ms: int, log: DelayLog) -> None:
             log.end += 1
 
 
+def append_moved_while_away(rng: random.Random, log: DelayLog) -> None:
+    """Append a series and a move of it that were sent, and fell due, while no router was there."""
+    sent_ms = START_MS - rng.randint(200, 400)
+    first_ms, deliver_id = sent_ms + rng.choice([-50, 10, 100]), rng.choice(IDS)
+    takes_all = rng.random() < 0.7
+    meant = Series(log.end, 1, 25, rng.choice([3, 30]), 1 << 50, takes_all=takes_all)
+    headers = [*_series_headers(rng, meant, first_ms, sent_ms), ("deliver-id", deliver_id)]
+    schedule = Produced(log.end, headers, sent_ms, first_ms * 1_000, DEFAULT_TARGET, legible=True, series=meant)
+    log.records.append(replace(schedule, named=Named(deliver_id)))
+    log.end += 1
+    moved_ms = sent_ms + rng.randint(0, 150)
+    due_ms = moved_ms + rng.choice([-100, 10, 60])
+    headers = [("deliver-at", b"%d" % due_ms), ("deliver-move", deliver_id)]
+    moves = replace(schedule, offset=log.end, headers=headers, timestamp_ms=moved_ms, due_us=due_ms * 1_000)
+    log.records.append(replace(moves, series=None, named=Named(deliver_id, "move")))
+    log.end += 1
+
+
 def _if_due_ms(rng: random.Random, deliver_id: bytes, log: DelayLog, delays_ms: Sequence[int]) -> int | None:
     """Return the due time of a recent schedule of this id, or None for a control without that condition."""
     recent = [each for each in log.records[-60:] if each.named and each.named[:2] == (deliver_id, "")]

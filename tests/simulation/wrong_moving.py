@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from index.named.named import NamedSchedules
 from index.named.receipts import ControlOutcome, Receipt
 from index.pending.progress import Position
-from index.protocol.moving import moved_record
+from index.protocol.moving import moved_occurrence, moved_record
 from index.protocol.record import Record
 from index.protocol.schedule import Schedule
 from sidecar.engine.release.moving import Chain, Moves, Moving, Spared, chains_of
@@ -144,6 +144,17 @@ class SeriesNotMoved(Wrong):
     replaces: ClassVar = {"sidecar.engine.release.moving.recurrence_of": _never}
 
 
+def _asked_when_written(*given: Any) -> Record:
+    record, recurrence, offset, source, due_ms, key, written_ms, _ = given
+    return moved_occurrence(record, recurrence, offset, source, due_ms, key, written_ms, written_ms)
+
+
+class MissedFromWrittenMove(Wrong):
+    """Counts only occurrences after the write of the moved schedule as missed, where those after the move count."""
+
+    replaces: ClassVar = {"sidecar.engine.release.moving.moved_occurrence": _asked_when_written}
+
+
 ALL: tuple[type[Wrong], ...] = (
     FirstMoved,
     MovedForgotten,
@@ -155,4 +166,5 @@ ALL: tuple[type[Wrong], ...] = (
     MovedNowhere,
     MovedToDefault,
     SeriesNotMoved,
+    MissedFromWrittenMove,
 )
