@@ -88,9 +88,12 @@ class Turn:
 
     def releases(self, *values: str, to: str | None = None) -> "Turn":
         """Compare the released records: all of them, or those for one target."""
-        released = [each for each in self._left if each.topic != REJECTED and to in (None, each.topic)]
-        _compare(self._named(released), [*filter(None, values)])
+        _compare(self.released(to), [*filter(None, values)])
         return self
+
+    def released(self, to: str | None = None) -> list[str]:
+        """Return the values of the released records: of all of them, or of those for one target."""
+        return self._named([each for each in self._left if each.topic != REJECTED and to in (None, each.topic)])
 
     def rejects(self, *values: str, because: Reason | None = None) -> "Turn":
         """Compare the rejected records, and their reason."""
