@@ -18,8 +18,8 @@ OPERATE: Final = "operates-0123456789abcdef0123456789ab"
 TOLD_WITHIN_S: Final = 5.0
 """The page's own promise."""
 
-BUSY_S: Final = 10.0
-"""A longer limit for a busy machine."""
+TRIES: Final = 3
+"""On a busy machine one of so many broken connections has to be told within the time."""
 
 EXPECTED: Final = ("the server responded with a status of", "net::ERR_")
 
@@ -103,6 +103,22 @@ def colours(window: Browser, selector: str) -> list[list[int]]:
     return told
 
 
+def told_after_s(window: Browser, world: World) -> float:
+    """Kill the broker, and return the time until the page reports it."""
+    world.node.kill()
+    began_s = time.monotonic()
+    window.wait("#trouble", "the brokers do not answer, since ")
+    return time.monotonic() - began_s
+
+
+def come_back(window: Browser, world: World) -> None:
+    """Start the broker, and wait until the page shows new numbers."""
+    world.node.start()
+    window.gone("#trouble")
+    window.gone("main.outdated")
+    window.gone(".freshness.old")
+
+
 def is_grey(colour: list[int]) -> bool:
     return max(colour) - min(colour) < 40
 
@@ -127,12 +143,11 @@ def test_each_view_says_that_the_brokers_do_not_answer_and_keeps_what_it_has(
     window.gone("#trouble")
     if view in ("topics", "topic"):
         window.wait("main .badge.good", "active")
-    world.node.kill()
-    began_s = time.monotonic()
-    window.wait("#trouble", "the brokers do not answer, since ")
-    took_s = time.monotonic() - began_s
-    print(f"{view}: told after {took_s:.1f} s")
-    assert took_s < TOLD_WITHIN_S + BUSY_S
+    told_s = [told_after_s(window, world)]
+    while told_s[-1] >= TOLD_WITHIN_S and len(told_s) < TRIES:
+        come_back(window, world)
+        told_s.append(told_after_s(window, world))
+    assert told_s[-1] < TOLD_WITHIN_S, told_s
     assert window.all("main .badge.good") == []
     assert all(map(is_grey, colours(window, "main .badge"))), "no badge has a colour"
     assert all(map(is_grey, colours(window, "main td, main dd, main h1")))
@@ -144,10 +159,7 @@ def test_each_view_says_that_the_brokers_do_not_answer_and_keeps_what_it_has(
     assert window.text(".freshness") != aged, "its age goes on"
     assert window.text("main") == shown, "and nothing counts down"
     assert window.all("main .badge.good") == []
-    world.node.start()
-    window.gone("#trouble")
-    window.gone("main.outdated")
-    window.gone(".freshness.old")
+    come_back(window, world)
     if view in ("topics", "topic"):
         window.wait("main .badge.good", "active")
 
@@ -190,22 +202,37 @@ def test_what_there_is_not_leaves_no_question_open(window: Browser) -> None:
 def test_the_api_says_it_within_seconds_whatever_is_asked(world: World) -> None:
     assert world.ask("/brokers").json() == {"answering": True, "silent_since_ms": None, "detail": ""}
     before_ms = time.time_ns() // 1_000_000
-    world.node.kill()
-    killed_s = time.monotonic()
     try:
-        answer = world.ask(f"/topics/{world.delay}/pending")
-        while answer.status_code == 200 and time.monotonic() - killed_s < TOLD_WITHIN_S + BUSY_S:
-            time.sleep(0.2)
-            answer = world.ask(f"/topics/{world.delay}/pending")
-        assert time.monotonic() - killed_s < TOLD_WITHIN_S + BUSY_S
+        told_s, answer = api_told_after_s(world)
+        for _ in range(1, TRIES):
+            if told_s < TOLD_WITHIN_S:
+                break
+            world.node.start()
+            wait_until_answering(world)
+            told_s, answer = api_told_after_s(world)
+        assert told_s < TOLD_WITHIN_S
         assert (answer.status_code, "the brokers do not answer, since " in answer.text) == (503, True), answer.text
         told = world.ask("/brokers").json()
         assert told["answering"] is False
         assert before_ms - 5_000 <= told["silent_since_ms"] <= time.time_ns() // 1_000_000
     finally:
         world.node.start()
-    until_s = time.monotonic() + 60
-    while not (answer := world.ask("/brokers")).json()["answering"] and time.monotonic() < until_s:
-        time.sleep(0.2)
-    assert answer.json()["answering"] is True
+    wait_until_answering(world)
     assert world.ask(f"/topics/{world.delay}").status_code == 200
+
+
+def api_told_after_s(world: World) -> tuple[float, httpx.Response]:
+    """Kill the broker, and return the first answer that is no success, with the time until it came."""
+    world.node.kill()
+    killed_s = time.monotonic()
+    while (answer := world.ask(f"/topics/{world.delay}/pending")).status_code == 200:
+        assert time.monotonic() - killed_s < 30, "a dead broker seems to answer"
+        time.sleep(0.2)
+    return time.monotonic() - killed_s, answer
+
+
+def wait_until_answering(world: World) -> None:
+    until_s = time.monotonic() + 60
+    while not (answer := world.ask("/brokers").json())["answering"] and time.monotonic() < until_s:
+        time.sleep(0.2)
+    assert answer["answering"] is True
