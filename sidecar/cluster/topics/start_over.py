@@ -138,17 +138,18 @@ def fenced_producer(config: Config, admin: AdminClient, topic: DelayTopicConfig,
         others = {clients.transactional_id(config, topic.name, partition, group=group) for group in groups - {own}}
         if lane is not None:
             others.add(lane.transactional_id)
+        if own in groups and others <= fenced:
+            return producer
+        for each in others - fenced:
+            _fencing(config, each)
+        fenced |= others
         if own not in groups:
+            # A group without the right to fence the others writes no claim, which would hold up the others.
             producer.begin_transaction()
             _produce(producer, topic.state, partition, claim_key(own), encode_claim())
             producer.commit_transaction()
+            # Only a fence behind the claim counts.
             fenced.clear()
-        elif others <= fenced:
-            return producer
-        else:
-            for each in others - fenced:
-                _fencing(config, each)
-            fenced |= others
 
 
 def _fencing(config: Config, transactional_id: str) -> Producer:

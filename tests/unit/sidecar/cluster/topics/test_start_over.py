@@ -1,11 +1,16 @@
 """Commands that write the state of a partition, while a running router takes the partition back."""
 
 from collections.abc import Callable
+from typing import NamedTuple, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
+from sidecar.cluster.topics import start_over
 from sidecar.cluster.topics.start_over import ATTEMPTS, done_unless_fenced
+from sidecar.config.model import Config
+from snapshots.state.claim import claim_key, encode_claim
 
 
 def failing(times: int, code: int) -> Callable[[], None]:
@@ -27,3 +32,61 @@ def test_a_fenced_write_is_tried_again(times: int, *, is_done: bool) -> None:
 def test_another_error_is_not_tried_again() -> None:
     with pytest.raises(KafkaException):
         done_unless_fenced(failing(1, KafkaError.TOPIC_AUTHORIZATION_FAILED))
+
+
+class Stored(NamedTuple):
+    """A record of a state partition."""
+
+    key: bytes
+    value: bytes
+
+
+class StateTopic:
+    """Stands for the producers that have these rights, and for the state that they write."""
+
+    def __init__(self, claimed: str, may_fence: set[str]) -> None:
+        self.stored = [Stored(claim_key(claimed), encode_claim())]
+        self.done: list[str] = []
+        self._may_fence = may_fence
+
+    def fence(self, _: Config, transactional_id: str) -> "StateTopic":
+        if transactional_id not in self._may_fence:
+            raise KafkaException(KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+        self.done.append(transactional_id)
+        return self
+
+    def produce(self, _: str, value: bytes, key: bytes, __: int) -> None:
+        self.stored.append(Stored(key, value))
+        self.done.append("claim")
+
+    def begin_transaction(self) -> None: ...
+
+    def commit_transaction(self) -> None: ...
+
+    def poll(self, _: float) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("may_fence", "done"),
+    [({"new.d.0", "old.d.0"}, ["new.d.0", "old.d.0", "claim", "old.d.0"]), ({"new.d.0"}, ["new.d.0"])],
+)
+def test_a_claim_is_written_behind_a_fence_of_the_other_group(
+    may_fence: set[str], done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other group is fenced again behind the claim; a command that may not fence it writes no claim."""
+    state = StateTopic("old", may_fence)
+    monkeypatch.setattr(start_over, "_fencing", state.fence)
+    monkeypatch.setattr(start_over, "_wait_until_visible", lambda *_: None)
+    monkeypatch.setattr(start_over, "read_settled", lambda *_: list(state.stored))
+    config = Config.model_validate(
+        {
+            "kafka": {"bootstrap.servers": "b:9092"},
+            "router": {"group_id": "new"},
+            "delay_topics": [{"name": "d", "default_target": "out"}],
+        }
+    )
+    try:
+        start_over.fenced_producer(config, cast("AdminClient", None), config.delay_topics[0], 0)
+    except KafkaException:
+        assert "old.d.0" not in may_fence
+    assert state.done == done
