@@ -1,38 +1,35 @@
-"""The pure core of the router: the records that wait, that are due, and that leave next.
+"""The pure core of the router: decides records, keeps the pending ones, and says which leave next.
 
 Theory of operation
 -------------------
-A delay partition is a log. Reading it in offset order, :mod:`index.rules.rules` decides each record from its headers,
-its timestamp and the configured rules: *accepted* with a due time and targets, or *rejected* with a reason. The
-decision never looks at a clock, because a partition that is taken over reads part of its log again and must decide the
-same.
+A delay partition is a log. In offset order :mod:`index.rules.rules` decides each record from its headers, its timestamp
+and the configured rules: *accepted* with a due time and targets, or *rejected* with a reason. The decision never looks
+at a clock, because the next owner of the partition reads a part of the log again and must decide the same.
 
-:mod:`index.partition.partition` keeps the accepted records that have not been released, sorted by (due, offset), and
-says which leave next. Two numbers tell everything about the past: the *cursor* C (every record below it has been
-indexed) and the *watermark* W (every pending entry at or before it has been released). See
-:mod:`index.pending.progress`.
+:mod:`index.partition.partition` keeps the pending records, sorted by (due, offset), and says which leave next. Two
+numbers tell everything about the past: the *cursor* C (every record below it has been indexed) and the *watermark* W
+(every pending entry at or before it has been released). See :mod:`index.pending.progress`.
 
 * offset below C and (due, offset) at or before W: done.
 * offset below C and (due, offset) after W: pending.
 * offset at or beyond C: not looked at yet.
 
-C and W are written in the same transaction as the records that leave, so they stay true through any crash. There is no
-record per completed message and nothing to deduplicate: an entry that is loaded again and lies at or before W is
-dropped.
+One transaction writes the records that leave, C and W, so both numbers stay true through any crash. The state has no
+note for each released record, and the router compares no record with earlier ones.
 
 Pending entries do not all stay in memory. :mod:`index.partition.pending_set` holds the newest entries and those due
-soon. The rest lies in immutable *buckets* (:mod:`index.buckets.bucket`, after PIP-195), sealed, cut into segments, and
-merged when they are many (:mod:`index.buckets.bucket_rules`). S, at most C, is the offset below which everything is in
-a bucket or done; W never passes an entry that is not in memory. An entry that is loaded twice is known by its offset,
-or lies at or before W, and is dropped.
+soon. The other entries lie in immutable *buckets* (:mod:`index.buckets.bucket`, after PIP-195). The owner seals
+buckets, cuts them into segments, and merges them when they are many (:mod:`index.buckets.bucket_rules`). S, at most C,
+is the offset below which every entry is in a bucket or done. W never passes an entry that is not in memory. The index
+drops an entry that is loaded twice: it knows the offset of the entry, or the entry lies at or before W.
 
-A batch that cannot be read is rejected as one range. A replay accepts nothing of it, even if it is readable then:
-readability does not replay as a decision does (:mod:`index.pending.skipped`).
+The owner rejects a batch that cannot be read as one range. A replay accepts no record of this range, even if the batch
+is readable then: readability does not replay as a decision does (:mod:`index.pending.skipped`).
 
 A Spark job may also build a bucket, which the owner *adopts* (:mod:`index.partition.adopting`). Until such a bucket has
 caught up with W it has a watermark of its own.
 
-In short, with a payload that is a word: a record is decided, waits and leaves, and only two numbers remain of it.
+The life of a record, with a word as its payload; at the end only the two numbers remain:
 
 >>> from index.partition.partition import PartitionIndex
 >>> from index.pending.progress import start_of
@@ -63,7 +60,7 @@ Rooms
 ``pending``    entries in memory; cursor and watermark
 ``named``      schedules with an id: controls, receipts, cancelled offsets
 ``buckets``    sealed entries in segments; when to seal and merge
-``partition``  all of it for one delay partition
+``partition``  the index of one delay partition as a whole
 =============  ========================================================================================
 
 Glossary
@@ -87,7 +84,7 @@ state topic        the compacted topic with C, W and S of each partition, manife
 rules              the configured values that decide a record
 rule epoch         the offsets that were indexed under the same rules
 bucket             an immutable set of pending entries, sorted by (due, offset)
-segment            a part of a bucket, one or more records of the snapshots topic
+segment            a part of a bucket; one record of the snapshots topic
 manifest           the description of a bucket and its segments, in the state topic
 seal               write the oldest pending entries into a bucket
 merge              write several buckets into one
@@ -106,7 +103,8 @@ adopt              take over a bucket that a Spark job has built
 doubt              a partition that may hold a transaction which the brokers have forgotten
 retry              the rules by which a delay topic counts the attempts of a record that comes back
 dead-letter topic  the target of records without an attempt left
-late               released after the due time; the lateness is the difference
+late record        a record at or before W when it is indexed; it leaves in the next transaction
+lateness           the time from the due time of a record to its release
 policy             settings that may change while routers run
 =================  =====================================================================================
 

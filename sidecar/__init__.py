@@ -9,8 +9,8 @@ Theory of operation
 -------------------
 A process is a member of a consumer group, whose only purpose is to distribute delay partitions
 (:mod:`sidecar.kafka.client.membership`). Each assigned partition has a worker (:mod:`sidecar.process.host.worker`), a
-thread that owns everything about it: a tail consumer, a transactional producer whose id no other owner can use at the
-same time, and the index of the pending records. With ``router.lanes`` several partitions share a producer
+thread with all parts of the partition: a tail consumer, a transactional producer whose id no other owner can use at
+the same time, and the index of the pending records. With ``router.lanes`` several partitions share a producer
 (:mod:`sidecar.engine.ownership.lanes`).
 
 ::
@@ -19,8 +19,8 @@ same time, and the index of the pending records. With ``router.lanes`` several p
                                 ▲                          │
                                 └── takeover ◄── state ◄───┘ progress, in the same transaction
 
-A take-over fences the old owner, reads its progress from the state topic, and reads the delay topic again from there
-(:mod:`sidecar.engine.ownership.takeover`). Then the worker goes round (:mod:`sidecar.engine.ownership.rounds`): it
+A take-over fences the old owner, reads its progress from the state topic, and reads the delay topic again from S on
+(:mod:`sidecar.engine.ownership.takeover`). Then the worker plays rounds (:mod:`sidecar.engine.ownership.rounds`): it
 indexes the records that have arrived and releases the records that are due. One transaction holds the released and
 rejected records together with the progress, so no record is ever visible without the progress that covers it, or the
 reverse.
@@ -28,17 +28,17 @@ reverse.
 Policies change the rules while routers run (:mod:`sidecar.policies.table`, :mod:`sidecar.operations.desk`). One
 thread of each process follows the policies topic (:mod:`sidecar.policies.watch`), and each worker applies a change in
 its next round. A change never touches a decision already taken: pending records keep their due time and their targets,
-also across restarts (:mod:`sidecar.engine.ownership.rule_changes`). It does affect the checks at release: a target that
-is no longer allowed diverts pending records, a new limit expires them (:mod:`sidecar.engine.release.expiry`), a pause
-keeps them, and records that a target may not get yet are held aside without delaying others
-(:mod:`sidecar.engine.release.gate`).
+also across restarts (:mod:`sidecar.engine.ownership.rule_changes`). A change does affect the checks at release. The
+router rejects records for a target that is no longer allowed and records beyond a new limit
+(:mod:`sidecar.engine.release.expiry`), keeps the records of a paused delay topic, and holds records that a target may
+not get yet, without a delay for others (:mod:`sidecar.engine.release.gate`).
 
-Operators read and change policies over HTTP (:mod:`sidecar.http.api`), in a thread of its own beside the release path,
-and any process answers for the group.
+Operators read and change policies over HTTP (:mod:`sidecar.http.api`). Any process answers for the group, in a thread
+beside the release path.
 
 Between releases the worker maintains the buckets (:mod:`sidecar.engine.buckets.lifecycle`): it seals pending records
 into segments, loads segments shortly before they are due (:mod:`sidecar.engine.buckets.loading`), merges and removes
-buckets, and trims topics (:mod:`sidecar.engine.buckets.upkeep`). Segments, manifests and tombstones are written in the
+buckets, and trims topics (:mod:`sidecar.engine.buckets.upkeep`). It writes segments, manifests and tombstones in the
 same fenced transactions as releases.
 
 The code that decides and orders has no clients, threads or clocks of its own. It reaches them through small ports

@@ -1,4 +1,4 @@
-"""The receipt that says what became of a control."""
+"""The receipt of a control: its outcome, and the schedules that it has cancelled."""
 
 import json
 from collections.abc import Mapping

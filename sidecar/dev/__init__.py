@@ -1,4 +1,4 @@
-"""Tools to try the router out: a local Kafka, the demo, and the audit that counts what became of every record.
+"""Tools to try the router out: a local Kafka, the demo, and the audit that counts the outcome of every record.
 
-Routers load none of them.
+A router loads none of these tools.
 """

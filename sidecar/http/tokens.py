@@ -24,12 +24,12 @@ _LINES: Final = "`read TOKEN`, `operate TOKEN` or `produce TOKEN`"
 _PAYLOAD: Final = "+payload"
 """Suffix of a reading role: the caller may also see the parts of records that the API shows."""
 
-# token68 of RFC 9110: what may follow "Bearer".
+# token68 of RFC 9110: the text behind "Bearer".
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 class Role(StrEnum):
-    """What a token allows, and what a request takes."""
+    """Role of a token, and role that a request needs."""
 
     READ = "read"
     OPERATE = "operate"

@@ -2,12 +2,12 @@
 
 The page consists of files of HTML, CSS and ES modules in ``static``, served as they are written: there is no build
 step, and they load nothing from elsewhere. The files hold no data of the cluster. All data comes from the admin API,
-for the role of the token that the user gives, so the page can do only what the API allows. It is off unless
+for the role of the token that the user gives, so the page has no right that the API does not give. It is off unless
 ``admin.page`` is set.
 
 Begin with :mod:`sidecar.http.page.files` (the files and their headers), and with ``static/main.js`` (the code in the
-browser). It shows one of the ``view-*.js``; each of them asks (``load``) and shows (``render``), and again every two
-seconds while the page is visible.
+browser). ``main.js`` shows one of the ``view-*.js``. Each view asks (``load``) and shows (``render``), and most do so
+again every two seconds while the page is visible.
 
 Why a browser cannot be turned against the router
 -------------------------------------------------

@@ -1,13 +1,14 @@
-"""Keeps the last hour of a group: for each minute what was released, how late, and what was pending at its end.
+"""Keeps the last hour of a group: for each minute released records, their lateness, and the pending records at its end.
 
-A router with the admin API reads every report anyway, and adds up what they say. So each router has the history of the
+A router with the admin API reads every report anyway, and adds the numbers up. So each router has the history of the
 whole group, from the first whole minute that it has read. Nothing is stored: after a restart the history begins anew,
 and Prometheus has the longer one.
 
 Cost: about 15 kB for each delay topic, and 1 kB for each partition. Taking in the report of a partition takes some
 microseconds where records were released, and less than one where none was.
 
-Reports count from the take-over of a partition on. The difference between two of them is what was released in between.
+Reports count from the take-over of a partition on. The difference between two reports is the number of records that
+were released in between.
 The first report of a partition by a router counts in full where that router was known before, since it has taken the
 partition over in between; else it only tells where counting begins.
 """
@@ -64,7 +65,7 @@ class Minute(NamedTuple):
 
 @dataclass(slots=True)
 class _Series:
-    """The minutes of a topic, and what has been counted in the one that has begun."""
+    """The minutes of a topic, and the counts of the minute that has begun."""
 
     minutes: deque[Minute] = field(default_factory=lambda: deque(maxlen=MINUTES))
     released: int = 0
@@ -79,7 +80,7 @@ class _Series:
 
 
 class _Counted(NamedTuple):
-    """What a router has told of a partition so far."""
+    """The counts of a partition in the last report of a router."""
 
     at_ms: int
     released: int
@@ -169,7 +170,7 @@ class History:
         self._forget(end_ms - HOUR_MS)
 
     def _forget(self, before_ms: int) -> None:
-        """Drop what routers told that have been silent for an hour."""
+        """Drop the counts of routers that have been silent for an hour."""
         self._counted = {key: each for key, each in self._counted.items() if each.at_ms >= before_ms}
         self._known_routers = {name: at_ms for name, at_ms in self._known_routers.items() if at_ms >= before_ms}
 
