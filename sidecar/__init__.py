@@ -45,9 +45,9 @@ The code that decides and orders has no clients, threads or clocks of its own. I
 (:mod:`sidecar.engine.ports`, :mod:`sidecar.engine.ownership.ports`), which the process
 (:mod:`sidecar.process.host.kafka_host`) and the simulation implement.
 
-After any error but a broker's clean verdict about a record (:mod:`sidecar.kafka.client.errors`) the outcome may be
-unknown. The worker then discards producer, index and batch and takes the partition over again: the log tells the
-outcome. :mod:`sidecar.engine.ownership.serving` decides when.
+Many errors leave the outcome of a transaction open (:mod:`sidecar.kafka.client.errors`). The worker then discards
+producer, index and batch and takes the partition over again: the log tells the outcome.
+:mod:`sidecar.engine.ownership.serving` decides when.
 
 Decisions, with the rejected alternatives
 -----------------------------------------

@@ -1,9 +1,9 @@
 """The meaning of each error of librdkafka for the partition that met it; all callers use this one table.
 
 librdkafka has no KIP-890 client: a commit or produce whose outcome is unknown may still reach the broker and hit a
-*later* transaction of the same producer (Jepsen on Bufstream, 2024; librdkafka #5423). So a producer may be used again
-only after a clean verdict of the broker about a record. After any other error the router discards the producer, the
-index and the open batch together and takes the partition over again from its state topic.
+*later* transaction of the same producer (Jepsen on Bufstream, 2024; librdkafka #5423). So the router uses a producer
+again only after an error with a certain outcome: REFUSED, RETRY and AGAIN. After any other error it discards the
+producer, the index and the open batch together and takes the partition over again from its state topic.
 """
 
 import re
