@@ -188,7 +188,7 @@ def deliver(
 def cancel(deliver_id: bytes | str, *, if_due: Instant | None = None) -> Headers:
     """Return the headers of a record that cancels all pending schedules of an id; send it with their key.
 
-    >>> cancel("reminder-7", if_due=1893456000000)  # written as ``at``: only what is due exactly then
+    >>> cancel("reminder-7", if_due=1893456000000)  # written as ``at``: only schedules due exactly then
     [('deliver-cancel', b'reminder-7'), ('deliver-if-due', b'1893456000000')]
     """
     return [("deliver-cancel", _id(deliver_id)), *_if_due(if_due)]

@@ -64,7 +64,7 @@ class FormatOptions:
         return text
 
     def redact(self, spark: SparkSession) -> None:
-        """Make Spark hide the secret options in its plans, whatever their keys are called."""
+        """Make Spark hide the secret options in its plans, under any key."""
         if self.secret:
             keys = "|".join(re.escape(key) for key in sorted(self.secret))
             spark.conf.set(_REDACTED, f"{spark.conf.get(_REDACTED)}|(?i)^(?:{keys})$")

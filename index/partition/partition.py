@@ -11,7 +11,7 @@ cannot be committed is never given back: its outcome may be unknown, so the whol
               └─► late    ───────────►     │
     reject ─────► rejected ──────────►     │
 
-All late and rejected records leave in the next batch, whatever its size, so every committed C equals everything
+All late and rejected records leave in the next batch, even in a large one, so every committed C equals everything
 indexed, and nothing at or beyond a committed C has been released. Holding C back behind a late record while releasing
 beyond it would double records; passing it would lose them. So the caller limits the number of records that it
 indexes between two batches (``owed``).

@@ -9,7 +9,7 @@
     deliver-times     a number           there are no more occurrences than this
     deliver-missed    one, all           after downtime one late occurrence and then the next, or each that was missed
 
-A schedule by cron is due at once, whatever its headers say. Nothing of it is released then: it *begins*, and the router
+A schedule by cron is due at once, even if its headers name a time. It is not released then: it *begins*, and the router
 writes its first occurrence, which carries its own due time. So a decision never depends on the rules of a time zone,
 which change several times a year: decisions by older rules could not be repeated. The zone is asked once for each
 occurrence, by the transaction that writes it (:mod:`index.protocol.occurrences`).

@@ -49,7 +49,7 @@ class Rejection(NamedTuple):
 
 _LABELS: Final = ((1, "1"), (2, "2"), (3, "3"), (7, "4-7"))
 ATTEMPT_LABELS: Final = (*(label for _, label in _LABELS), "8+")
-"""Numbers of attempts as metrics show them: few, whatever records claim."""
+"""Numbers of attempts as metrics show them: few, even if records claim any number."""
 
 
 class Attempted(NamedTuple):

@@ -23,7 +23,7 @@ MASKED: Final = (
     "*apikey*",
     "*private?key*",
 )
-"""Names under which programs commonly send what opens other doors."""
+"""Names under which programs commonly send credentials for other systems."""
 
 
 def _several(value: object) -> object:

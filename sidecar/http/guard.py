@@ -30,7 +30,7 @@ _SHOWS_RECORD: Final = re.compile(
     r"/api/v1/topics/[^/]+/(?:rejected/)?partitions/[^/]+/records/[^/]+/(?:headers|value)"
 )
 CALLER: Final = "/api/v1/caller"
-"""Path of the caller's own rights, which every token may ask for: the page must know what to offer."""
+"""Path of the caller's own rights, open to every token: the page shows only the actions that the caller may take."""
 
 DOCUMENT: Final = "/api/v1/openapi.json"
 """Path of the document that describes every path of the API."""

@@ -19,7 +19,7 @@ NAMED: Final = 4
 CONTROL: Final = 16
 """The record must have a receipt."""
 CANCELS: Final = 32
-"""The record is no schedule, whatever its receipt says."""
+"""The record is no schedule, even if its receipt says so."""
 CONDITIONAL: Final = 64
 """The record is no schedule where its receipt is IN_VAIN."""
 HAS_ID: Final = 128

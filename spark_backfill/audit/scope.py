@@ -4,7 +4,7 @@ In this order:
 
 1. *The end of each delay partition*: records below it existed at moment ``began_ms`` and are the judged ones.
 2. *A grace period passes*, while Spark starts. After it, a judged record that was due at ``began_ms`` has both been
-   in the log and been due for at least that long, whatever clock wrote its timestamp.
+   in the log and been due for at least that long by any clock that may have written its timestamp.
 3. *The ends of target and rejected topics*, without open transactions: the audit waits until every transaction that was
    open then has ended, because it hides its own records and the records behind them. Copies written later are not read;
    the records they come from are pending if they were not due.

@@ -10,7 +10,7 @@ A fenced owner must not remove anything either. The next owner may adopt a bucke
 bucket is neither staged nor known to the old owner. So the owner has to commit a transaction after it has looked at the
 staged buckets and before it removes anything; a fenced owner cannot commit::
 
-    decide up to where ──► look what jobs need ──► commit ──► remove, also by what the buckets are now
+    decide up to where ──► look at the needs of jobs ──► commit ──► remove, by the buckets of this moment, too
 
 
 The copy of the key that signs occurrences (:mod:`snapshots.state.series_key`) lies in the part that is removed. The

@@ -6,7 +6,7 @@ offset is committed before they decide any record::
 
     offsets   ... decided by the old rules ... │ not read yet ...
                                                ▲ everything indexed so far: here the new epoch begins
-    one transaction: what leaves anyway, progress, and the rule epochs with the new one
+    one transaction: the records that leave anyway, progress, and the rule epochs with the new one
 
 No record is indexed between the plan of that transaction and its commit. If its outcome is unknown, the partition is
 taken over again, and the state tells the offsets from which rules hold. An epoch may begin beyond the committed C,

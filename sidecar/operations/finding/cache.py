@@ -117,7 +117,7 @@ class _Block(NamedTuple):
 class IdBlocks:
     """Offsets of the records of each id, by block of the delay partition.
 
-    Records in front of C never change, so a block stays true until retention removes it, whatever is sealed or merged.
+    Records in front of C never change, so a block stays true until retention removes it, through all seals and merges.
     A block stores 10 bytes for each record with an id: a hash of 64 bits, and the place in the block. Two ids of the
     same hash do no harm, since the caller reads the records that are named.
 

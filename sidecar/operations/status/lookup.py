@@ -5,7 +5,7 @@ A router that took the partition over now would go by the state topic, so no ans
     offset >= C                      not indexed yet: pending, or to be rejected
     held                             due, and waits for its target
     rejected by the rules it met     rejected, with their code
-    a control that cancels           answered: its receipt says what it has cancelled
+    a control that cancels           answered: its receipt names the cancelled schedules
     masked, or pending nowhere       cancelled or replaced, as the receipt says that names it
     (due, offset) after W            pending
     at or before W                   released, unless a receipt names it (the mask need not remember it by then) or the

@@ -12,7 +12,7 @@ _UNTOLD: Final = Vitals("", "", None, None, None)
 
 
 class RouterAnswer(Answer):
-    """One router, by its last report; what a router of an older version does not report is empty or null."""
+    """One router, by its last report; a field that a router of an older version does not report is empty or null."""
 
     instance: str
     version: str
