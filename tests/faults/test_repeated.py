@@ -110,8 +110,8 @@ def test_a_router_is_killed_while_its_endtxn_is_on_its_way(one_node: Proxied, lo
 
 
 def test_nothing_of_a_transaction_is_committed_when_one_delivery_failed(one_node: Proxied, lone: FaultStage) -> None:
-    producer, topic = _telling(one_node, lone)
-    lone.alter(topic, {"max.message.bytes": "1000"})
+    # A leader that learns of the limit later would take the record.
+    producer, topic = _producer(one_node, lone), lone.target("told", 3, {"max.message.bytes": "1000"})
     failed: list[KafkaError | None] = []
     producer.begin_transaction()
     producer.produce(topic, b"good", partition=0)
