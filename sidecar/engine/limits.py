@@ -7,6 +7,7 @@ limits that an operator may set are in the configuration instead (:mod:`sidecar.
 from dataclasses import dataclass
 from typing import Final
 
+from index.buckets.bucket_rules import MOST_SEGMENTS
 from index.named.id_pages import LEAST_ROWS, MAX_PAGES
 
 
@@ -43,6 +44,10 @@ class Limits:
     merge_bytes: int = 512 << 10
     """Most bytes of segments of a merge in one transaction, without its last segment. Releases wait until the brokers
     have taken them, while no other work waits for a merge."""
+
+    merge_segments: int = MOST_SEGMENTS
+    """Most segments of a merged bucket, since its manifest is one record. Where there is no room for the segments of
+    pointed records, their pointers stay."""
 
     merge_queue: int = 4
     """Most segments, or pages, that a merge has made and the worker has not taken; 0: no bound."""
@@ -82,6 +87,10 @@ class Limits:
     max_pages: int = MAX_PAGES
     """Most pages of a bucket, since its manifest is one record. A bucket with more is sealed without pages."""
 
+    made_page_ids: int = 250_000
+    """Ids of a page that is made in memory: more are less to search for a control, and more to hold while it is
+    made."""
+
     adopt_within_s: float = 30.0
     """Longest pause of intake for an adoption: the entries in memory must be sealed by then."""
 
@@ -99,6 +108,26 @@ class Limits:
 
     held_records: int = 50_000
     """Most held records of a partition: they are in memory, and a take-over reads them."""
+
+    held_bytes: int = 64 << 20
+    """Bytes of held records of a partition at which no more are held."""
+
+    first_pause_s: float = 0.2
+    longest_pause_s: float = 10.0
+    """The pauses before a take-over after an error: the first one, and the longest of the next ones, which double."""
+
+    look_again_s: float = 15.0
+    """The pause of a refused partition before its next take-over; a mended cause needs no restart."""
+
+    drained_look_s: float = 0.5
+    """The time between two looks of a drained partition at its policy; it is taken over again once it may be."""
+
+    drain_within_s: float = 15.0
+    """The longest time to drain a partition. The next owner indexes unsealed records again, such as records in segments
+    that a broker refuses."""
+
+    report_every_s: float = 0.25
+    """The time between two reports of an active partition, and between two rounds of the work beside releases."""
 
     yield_s: float = 300.0
     """Time for which an owner leaves a partition to another router group that has taken it over. Long, since each group

@@ -17,7 +17,6 @@ from sidecar.config.units import MAX_DURATION_MS, format_duration, format_size
 from sidecar.config.value_types import MAX_REASON_CHARACTERS
 from sidecar.engine.limits import LIMITS as OF_PARTITION
 from sidecar.engine.ownership.tail import HELD_UP_RECORDS
-from sidecar.engine.release.gate import MAX_HELD_BYTES
 from sidecar.http.guard import MAX_BODY_BYTES
 from sidecar.http.pace import ANYBODY, KNOWN, UNKNOWN, Rate
 from sidecar.http.server import ANSWERED_WITHIN_S, HEADERS_WITHIN_S, MAX_HEADER_BYTES, PLACES
@@ -52,7 +51,7 @@ LIMITS: Final = [
     ("a duration of the configuration or a policy", f"`{format_duration(MAX_DURATION_MS)}`", "refused"),
     ("`paused_reason`", f"{MAX_REASON_CHARACTERS} characters", "refused"),
     ("a policy", format_size(MAX_POLICY_BYTES), "refused"),
-    ("held records of a partition", f"{OF_PARTITION.held_records:,}, or {format_size(MAX_HELD_BYTES)}",
+    ("held records of a partition", f"{OF_PARTITION.held_records:,}, or {format_size(OF_PARTITION.held_bytes)}",
      "the partition waits as a whole"),
     ("offsets that a paused partition reads behind a record that came late", f"{HELD_UP_RECORDS:,}",
      "intake waits until the pause ends"),

@@ -14,7 +14,6 @@ from sidecar.config.model import RouterConfig
 from sidecar.config.units import format_duration
 from sidecar.engine.limits import LIMITS
 from sidecar.engine.ownership.tail import HELD_UP_RECORDS
-from sidecar.engine.release.gate import MAX_HELD_BYTES
 from sidecar.http.pace import ANYBODY
 from sidecar.http.server import HEADERS_WITHIN_S, PLACES
 from sidecar.kafka.reading.bad_batches import TRIES
@@ -36,7 +35,7 @@ from tests.support.paths import ROOT
 
 PAYLOAD_MIB: Final = RouterConfig.model_fields["payload_memory_bytes"].default // MIB
 SEAL_BEYOND_MS: Final = DelayTopicConfig.model_fields["seal_beyond_ms"].default
-HELD: Final = f"holds at most {LIMITS.held_records:,} records or {MAX_HELD_BYTES // MIB} MiB"
+HELD: Final = f"holds at most {LIMITS.held_records:,} records or {LIMITS.held_bytes // MIB} MiB"
 
 THREADS: Final = CLIENTS_OF_PARTITION * (1 + THREADS_OF_CLIENT) + THREADS_OF_PARTITION
 

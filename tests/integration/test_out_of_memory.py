@@ -2,13 +2,14 @@
 
 import ctypes
 import time
+from dataclasses import replace
 from random import Random
 
 import pytest
 from structlog.testing import capture_logs
 
 from sidecar.config.model import Config
-from sidecar.engine.ownership import serving as module
+from sidecar.engine.limits import LIMITS
 from tests.faults.stage import SMALL_BUCKETS
 from tests.integration.one_worker import one_worker
 from tests.integration.scenario import Load, Stage, wait_until
@@ -23,8 +24,7 @@ def _run_out(thread_id: int) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_at_any_step(stage: Stage, rng: Random, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOK_AGAIN_S", 0.2)
+def test_at_any_step(stage: Stage, rng: Random) -> None:
     delay = stage.delay("delay", 1, default_target=stage.target("out"), **SMALL_BUCKETS)
     config = Config.model_validate(
         {
@@ -36,7 +36,7 @@ def test_at_any_step(stage: Stage, rng: Random, monkeypatch: pytest.MonkeyPatch)
     # Tracebacks for a terminal take seconds each.
     with (
         capture_logs(),
-        one_worker(config) as worker,
+        one_worker(config, replace(LIMITS, look_again_s=0.2)) as worker,
         Load(stage, [delay], rng, a_second=400, delays_ms=(0, 4_000)) as load,
     ):
         for _ in range(TIMES):

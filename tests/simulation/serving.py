@@ -13,6 +13,7 @@ from index.partition.transaction_size import TransactionSize
 from index.rules.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.context import PartitionContext
+from sidecar.engine.limits import LIMITS
 from sidecar.engine.ownership import serving
 from sidecar.engine.ownership.owned_partition import OwnedPartition
 from sidecar.engine.ownership.rounds import Rounds
@@ -30,7 +31,7 @@ SESSION_TIMEOUT_S = 10.0
 DRAIN_STEP_S = 2.0
 """The time that a step takes while the partition is drained."""
 
-DRAINED_BY_S = serving.DRAIN_WITHIN_S + 3 * DRAIN_STEP_S
+DRAINED_BY_S = LIMITS.drain_within_s + 3 * DRAIN_STEP_S
 EXPECTED = ClusterError, NotYetError, RefusedError
 """The errors that a router may meet; any other one is a defect."""
 
@@ -178,12 +179,12 @@ class SteppedWorker:
         self.ports.serve_client = self._let_time_pass
         self.ports.budget.is_served = lambda: self.loop.rounds is not None
         # The first round of an ownership reports by chance, as all others do.
-        self._clock.passed_s = -serving.REPORT_EVERY_S
+        self._clock.passed_s = -LIMITS.report_every_s
         return self.ports
 
     def _let_time_pass(self) -> None:
         if self._around.faults.rng.random() < MAINTAINS:
-            self._clock.passed_s += serving.REPORT_EVERY_S
+            self._clock.passed_s += LIMITS.report_every_s
 
     @contextmanager
     def errors(self) -> Iterator[None]:

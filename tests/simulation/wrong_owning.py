@@ -9,9 +9,10 @@ from index.errors import ClusterError
 from index.pending.pending import Entry
 from index.pending.progress import start_of
 from index.protocol.record import Record
+from sidecar.engine.limits import LIMITS
 from sidecar.engine.ownership.origin import Origin
 from sidecar.engine.ownership.rounds import Rounds
-from sidecar.engine.ownership.serving import FIRST_PAUSE_S, ServingLoop, Steps
+from sidecar.engine.ownership.serving import ServingLoop, Steps
 from sidecar.engine.ownership.takeover import read_origin
 from sidecar.engine.payload.records import Scheduled
 from sidecar.engine.release.plan import Plan
@@ -177,7 +178,7 @@ class _Endures(ServingLoop):
         while not self._is_over(host, owned):
             with suppress(ClusterError):
                 yield from super()._go_round(host, owned, rounds)
-            yield FIRST_PAUSE_S
+            yield LIMITS.first_pause_s
 
 
 class IndexKeptAfterError(Wrong):

@@ -47,9 +47,6 @@ RETRY_AFTER_S: Final = 1.0
 READ_TOGETHER: Final = 8
 """Segments that are requested at once, since each read waits for a round trip."""
 
-TOGETHER: Final = 250_000
-"""Ids of a page that is made in memory: more are less to search for a control, and more to hold while it is made."""
-
 LOOKED_UP_TOGETHER: Final = 10_000
 """Ids that are looked up at once."""
 
@@ -90,6 +87,7 @@ class StoredIds:
         self._metrics = context.metrics
         self._topic = context.name
         self._partition = context.partition
+        self._made_page_ids = context.limits.made_page_ids
         self._reading: dict[int, Future[Tell]] = {}
         self._made: list[tuple[range, list[IdPage]]] = []
         self._expired = BitMap64()
@@ -205,7 +203,7 @@ class StoredIds:
     def _read_all(self, manifest: Manifest, first: int, reader: Records) -> Tell:
         made: list[IdPage] = []
         found = self._read(manifest, first, reader)
-        while lot := list(islice(found, TOGETHER)):
+        while lot := list(islice(found, self._made_page_ids)):
             places: AnyPlaces = {}
             for deliver_id, place, _ in lot:
                 insert(places, hash_of(deliver_id), place)

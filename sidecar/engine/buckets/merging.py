@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 from pyroaring import BitMap64
 
 from index.buckets.bucket import Bucket, Manifest, Placement
-from index.buckets.bucket_rules import MOST_SEGMENTS, SealRules, cut_runs
+from index.buckets.bucket_rules import SealRules, cut_runs
 from index.buckets.target_counts import in_proportion
 from index.errors import FormatError
 from index.named.id_pages import ROW_BYTES, place_bytes, place_in
@@ -82,7 +82,7 @@ class Merging:
         pages: _MergedParts[EncodedPage] = _MergedParts(handover, limits)
         self._ids = WrittenIds(bucket_id, pages.take, limits)
         self._ids_are_known = all(manifest.id_pages is not None for manifest in manifests)
-        self._room = MOST_SEGMENTS - sum(len(manifest.segments) for manifest in manifests)
+        self._room = limits.merge_segments - sum(len(manifest.segments) for manifest in manifests)
 
     def run(self, reads: MergeReads) -> None:
         """Read, merge and encode the sources, then their pages of ids; end early when the merge is stopped."""

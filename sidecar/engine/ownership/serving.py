@@ -29,9 +29,9 @@ ConnectionLostError   a repeated request may arrive late             if its last
                                                                      was long ago
 NotYetError           an obstacle will end by itself                 yes                   longer each time
 ClusterError          an outcome is unknown, or it was fenced        yes                   longer each time
-RefusedError          the partition must not start                   yes, before the       LOOK_AGAIN_S
+RefusedError          the partition must not start                   yes, before the       self._limits.look_again_s
                                                                      alarm, too
-any other error       a defect of the router                         yes                   LOOK_AGAIN_S
+any other error       a defect of the router                         yes                   self._limits.look_again_s
 ``is_stopping``       the group gives the partition to another one   the loop ends
 ====================  =============================================  ====================  =========================
 
@@ -63,19 +63,6 @@ T = TypeVar("T")
 Steps: TypeAlias = Generator[float, None, T]
 """Steps of a loop: each ends with the pause before the next one, in seconds."""
 
-FIRST_PAUSE_S = 0.2
-LONGEST_PAUSE_S = 10.0
-LOOK_AGAIN_S = 15.0
-"""The pause of a refused partition before its next take-over; a mended cause needs no restart."""
-
-DRAINED_LOOK_S = 0.5
-"""The time between two looks of a drained partition at its policy; it is taken over again once it may be."""
-
-DRAIN_WITHIN_S = 15.0
-"""The longest time to drain a partition. The next owner indexes unsealed records again, such as records in segments
-that a broker refuses."""
-
-REPORT_EVERY_S = 0.25
 GIVEN_AWAY = "the group has given it to another member"
 
 
@@ -96,6 +83,7 @@ class ServingLoop:
         brokers: str,
     ) -> None:
         self._context = context
+        self._limits = context.limits
         self._clock = context.clock
         self._process = process
         self._size = size
@@ -106,7 +94,7 @@ class ServingLoop:
         self._claims = Claims(context)
         # No other member can have the partition if it was assigned a moment ago, or if this worker itself let it go.
         self._ours = True
-        self._pause_s = FIRST_PAUSE_S
+        self._pause_s = self._limits.first_pause_s
         self._after_what = ""
         self.trouble = Trouble(context.log, context.clock.running_s)
         self.told = ToldStatus(context.clock, PartitionStatus(*context.place, PartitionState.FENCING))
@@ -142,13 +130,13 @@ class ServingLoop:
         except Exception as exception:  # noqa: BLE001 - see below
             # A defect of the router. It must not end the thread in silence: report it, and take over again.
             self.trouble.tell("partition_failed", repr(exception), level="error", exc_info=True)
-            return self._pause(PartitionState.WAITING, f"internal error: {exception!r}", LOOK_AGAIN_S)
+            return self._pause(PartitionState.WAITING, f"internal error: {exception!r}", self._limits.look_again_s)
 
     def _turn(self) -> Steps[float]:
         if self._process.is_drained():
             # A drain may last for long, and the group may give the partition away meanwhile.
             self._ours = False
-            return self._pause(PartitionState.DRAINED, "drained by a policy", DRAINED_LOOK_S)
+            return self._pause(PartitionState.DRAINED, "drained by a policy", self._limits.drained_look_s)
         if not self._may_take_over():
             return self._pause(PartitionState.WAITING, GIVEN_AWAY, self._pause_s)
         self._ours = False
@@ -218,17 +206,17 @@ class ServingLoop:
                     owned.use_retention(self.retention)
                 owned.maintain()
                 self._report_active(owned, now_s)
-                report_s = now_s + REPORT_EVERY_S
-                self._pause_s, self._after_what = FIRST_PAUSE_S, ""
+                report_s = now_s + self._limits.report_every_s
+                self._pause_s, self._after_what = self._limits.first_pause_s, ""
             yield 0.0
 
     def _is_over(self, host: ServedHost, owned: OwnedPartition) -> bool:
         return self._process.is_stopping() or self._again or owned.settings.drained or host.is_apart
 
     def _drain(self, owned: OwnedPartition, rounds: Rounds) -> Steps[None]:
-        """Seal the records in memory, so that the next owner finds them in buckets; give up after DRAIN_WITHIN_S."""
+        """Seal the records in memory, so that the next owner finds them in buckets; give up in time."""
         owned.drain()
-        deadline_s = self._clock.running_s() + DRAIN_WITHIN_S
+        deadline_s = self._clock.running_s() + self._limits.drain_within_s
         while not owned.is_drained and not self._process.is_stopping() and self._clock.running_s() < deadline_s:
             rounds.once()
             self._report(PartitionState.ACTIVE, "draining", owned)
@@ -252,7 +240,7 @@ class ServingLoop:
         # No pause follows: if connections are cut all the time, each take-over is worth a transaction.
         self._context.log.info("partition_renewed", why=str(error))
         self._context.metrics.renewals.labels(self._context.name).inc()
-        self._pause_s = FIRST_PAUSE_S
+        self._pause_s = self._limits.first_pause_s
 
     def _after(self, error: ClusterError) -> float:
         self.trouble.tell("partition_interrupted", error=str(error), code=error.code, verdict=error.verdict)
@@ -270,11 +258,11 @@ class ServingLoop:
             return self._pause(PartitionState.WAITING, GIVEN_AWAY, self._pause_s)
         self._process.doubt_topics()
         self.trouble.tell("partition_refused", str(error), level="error")
-        return self._pause(PartitionState.REFUSED, str(error), LOOK_AGAIN_S)
+        return self._pause(PartitionState.REFUSED, str(error), self._limits.look_again_s)
 
     def _pause_longer(self, why: str) -> float:
         pause_s = self._pause(PartitionState.WAITING, why, self._pause_s)
-        self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
+        self._pause_s = min(self._pause_s * 2, self._limits.longest_pause_s)
         return pause_s
 
     def _pause(self, state: PartitionState, why: str, seconds: float) -> float:

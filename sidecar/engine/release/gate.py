@@ -12,10 +12,10 @@ state.
                  ▲    └──► held (state topic and memory), in one lane for each set of targets that hold back
                  └───────── first of a lane, as soon as its targets may be given it
 
-Bounds: ``held_records`` and ``MAX_HELD_BYTES`` for each partition, since held records are in memory and a take-over
-reads them. At the bound the partition waits: due records of all targets stay where they are, and no record is taken in.
-A gauge and ``why`` in the status tell of it. A target that is stopped for long under load belongs into a delay topic of
-its own.
+Bounds: ``Limits.held_records`` and ``Limits.held_bytes`` for each partition, since held records are in memory and a
+take-over reads them. At the bound the partition waits: due records of all targets stay where they are, and no record is
+taken in. A gauge and ``why`` in the status tell of it. A target that is stopped for long under load belongs into a
+delay topic of its own.
 
 Order: records of one lane leave in the order they were held in, and no record of the lane passes them. The records of
 other lanes are not delayed.
@@ -55,7 +55,6 @@ from sidecar.engine.release.aside import Aside, Doubts
 from sidecar.engine.release.rates import RateLimits, TargetLimit
 from snapshots.state.held import HeldEntry, encode_held, held_key
 
-MAX_HELD_BYTES: Final = 64 * 1_048_576
 HELD_AT_ONCE: Final = 1_000
 """The most records that one transaction holds. Each costs 20 us, and more would stall the release of others."""
 
@@ -115,7 +114,7 @@ class Gate:
         """Say whether these records may be held beside the held ones."""
         more_bytes = resident_bytes(entries)
         has_place = self.records + len(entries) <= self._limits.held_records
-        return has_place and self.resident_bytes + more_bytes <= MAX_HELD_BYTES
+        return has_place and self.resident_bytes + more_bytes <= self._limits.held_bytes
 
     def set_aside(self, entries: Sequence[Entry[Scheduled]], doubted: Iterable[str]) -> None:
         """Hold these records of the transaction being made, since the ``doubted`` topics may refuse them.
@@ -143,14 +142,14 @@ class Gate:
         """The number of records that the next batch may have; without bound while no target is held back."""
         if not self.holds_back:
             return _EVERYTHING
-        if self.resident_bytes >= MAX_HELD_BYTES:
+        if self.resident_bytes >= self._limits.held_bytes:
             return 0
         return max(0, min(HELD_AT_ONCE, self._limits.held_records - self.records))
 
     @property
     def room_bytes(self) -> int:
         """The bytes of payload that may still be held, at least 1; without bound while no target is held back."""
-        return max(1, MAX_HELD_BYTES - self.resident_bytes) if self.holds_back else _EVERYTHING
+        return max(1, self._limits.held_bytes - self.resident_bytes) if self.holds_back else _EVERYTHING
 
     @property
     def holds_back(self) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from index.partition.transaction_size import TransactionSize
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.context import PartitionContext
-from sidecar.engine.ownership.serving import FIRST_PAUSE_S, ServingLoop
+from sidecar.engine.ownership.serving import ServingLoop
 from sidecar.engine.ownership.status import PartitionState, PartitionStatus
 from sidecar.engine.release.transaction import MAX_BATCH_BYTES
 from sidecar.kafka.client.errors import cluster_errors
@@ -71,7 +71,7 @@ class Worker(threading.Thread):
                     _, error, trace = sys.exc_info()
                     at = "".join(traceback.format_tb(trace))
                     self.loop.trouble.tell("partition_failed", repr(error), level="error", at=at)
-                self._shared.clock.sleep(FIRST_PAUSE_S)
+                self._shared.clock.sleep(self._context.limits.first_pause_s)
 
     def is_drained(self) -> bool:
         """Say whether policies stop the delay topic from being served."""

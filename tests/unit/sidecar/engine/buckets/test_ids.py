@@ -24,6 +24,7 @@ from index.protocol.schedule import BY_KEY, KEEP_KEY, Schedule
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.buckets.ids import RETRY_AFTER_S, StoredIds
 from sidecar.engine.context import PartitionContext
+from sidecar.engine.limits import LIMITS, Limits
 from sidecar.engine.payload.ledger import PartitionLedger
 from sidecar.engine.payload.records import Scheduled, scheduled_size
 from sidecar.metrics import Metrics
@@ -102,7 +103,7 @@ class Source:
 class Scene:
     """A partition whose buckets hold records with ids; ``ids`` has the id and the shift of each offset."""
 
-    def __init__(self, ids: dict[int, tuple[bytes, int]]) -> None:
+    def __init__(self, ids: dict[int, tuple[bytes, int]], limits: Limits) -> None:
         self.ids, self.source = ids, Source(ids)
         self.pool, self.clock, self.metrics = Pool(), HandClock(), Metrics()
         self.ledger: PartitionLedger = PartitionIndex(PROGRESS, scheduled_size)
@@ -112,7 +113,7 @@ class Scene:
         self.is_damaged = False
         self.scan_error: ClusterError | None = None
         self.scanned: list[tuple[int, int]] = []
-        context = PartitionContext(DelayTopicConfig(name="d"), 3, "g", self.metrics, self.clock)
+        context = PartitionContext(DelayTopicConfig(name="d"), 3, "g", self.metrics, self.clock, limits=limits)
         queries = SimpleNamespace(is_counting=False, being_read=())
         parts = (self.source, self, self.pool, self.loading, self.gate, queries)
         self.stored = StoredIds(context, self.ledger, *cast("Any", parts))
@@ -157,13 +158,15 @@ class Scene:
         raise AssertionError("the control waits for ever")
 
 
-def scene(*buckets: tuple[int, int], ids: dict[int, tuple[bytes, int]], paged: bool = True) -> Scene:
+def scene(
+    *buckets: tuple[int, int], ids: dict[int, tuple[bytes, int]], paged: bool = True, limits: Limits = LIMITS
+) -> Scene:
     """Return a scene with buckets of these offsets, each with one segment."""
     plain = [
         manifest(number, [(2_000 + start, start), (2_000 + end - 1, end - 1)], offsets=(start, end))
         for number, (start, end) in enumerate(buckets)
     ]
-    made = Scene(ids)
+    made = Scene(ids, limits)
     for each in plain:
         made.ledger.parts.add_bucket(made.paged(each) if paged else each, PROGRESS.watermark, None)
     return made
@@ -315,9 +318,8 @@ def test_where_the_log_cannot_be_read_the_segments_are_loaded(*, is_read: bool) 
         made.pool.do(made)
 
 
-def test_the_ids_of_many_records_are_kept_in_several_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sidecar.engine.buckets.ids.TOGETHER", 2)
-    made = scene((10, 30), ids=IDS, paged=False)
+def test_the_ids_of_many_records_are_kept_in_several_pages() -> None:
+    made = scene((10, 30), ids=IDS, paged=False, limits=replace(LIMITS, made_page_ids=2))
     assert made.found(b"a") == [10, 20]
     assert (made.found(b"b"), made.found(b"c")) == ([11], [25])
 

@@ -13,7 +13,6 @@ from index.named.id_pages import IdRows
 from index.pending.progress import BEFORE_ALL, Position
 from index.pending.run import ListRun
 from index.protocol.record import Record
-from sidecar.engine.buckets import merging
 from sidecar.engine.buckets.merge_reading import MergedRun, StoredSegments
 from sidecar.engine.buckets.merging import Merging
 from sidecar.engine.limits import LIMITS
@@ -212,11 +211,11 @@ def test_absent_records_are_written_inside_where_the_placement_is_inline() -> No
     assert len(records) == 6
 
 
-def test_pointers_stay_where_the_manifest_has_no_room_for_their_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "MOST_SEGMENTS", 5)
+def test_pointers_stay_where_the_manifest_has_no_room_for_their_segments() -> None:
+    limits = replace(LIMITS, merge_segments=5)
     sources = Sources([[(10, 1), (20, 2), (30, 3)], [(3_000, 4), (3_001, 5), (3_002, 6)]], absent=range(7))
     under_way = Merging(
-        sources.buckets, BEFORE_ALL, 7, replace(INLINE_RULES, segment_bytes=3 * COLUMN_BYTES), LIMITS, QueuedHandover(0)
+        sources.buckets, BEFORE_ALL, 7, replace(INLINE_RULES, segment_bytes=3 * COLUMN_BYTES), limits, QueuedHandover(0)
     )
     under_way.run(sources)
     made, segments = merged(under_way)

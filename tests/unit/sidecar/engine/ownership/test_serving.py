@@ -13,8 +13,9 @@ from index.errors import ClusterError, ClusterTrouble, ConnectionLostError, NotY
 from index.partition.transaction_size import TransactionSize
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.context import PartitionContext
+from sidecar.engine.limits import LIMITS
 from sidecar.engine.ownership import serving
-from sidecar.engine.ownership.serving import DRAIN_WITHIN_S, LONGEST_PAUSE_S, LOOK_AGAIN_S, ServingLoop
+from sidecar.engine.ownership.serving import ServingLoop
 from sidecar.engine.ownership.status import PartitionState, PartitionStatus
 from sidecar.metrics import Metrics
 from tests.support.hand_clock import HandClock
@@ -147,7 +148,7 @@ def test_each_pause_is_longer_until_a_round_reports(monkeypatch: pytest.MonkeyPa
     for _ in range(8):
         scene.step()
         pauses_s.append(scene.step()[1])
-    assert pauses_s == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, LONGEST_PAUSE_S, LONGEST_PAUSE_S]
+    assert pauses_s == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, LIMITS.longest_pause_s, LIMITS.longest_pause_s]
     scene.step()
     assert scene.step() == (PartitionState.ACTIVE, 0.0)
     assert scene.step() == (PartitionState.WAITING, 0.2)
@@ -175,7 +176,7 @@ def test_a_refusal_is_told_unless_the_partition_has_another_owner(
     scene.answers.extend([answer, True, False])
     with capture_logs() as logs:
         scene.step()
-        assert scene.step() == (PartitionState.REFUSED, LOOK_AGAIN_S)
+        assert scene.step() == (PartitionState.REFUSED, LIMITS.look_again_s)
         assert scene.happened_since() == ["host", "closed", "asked", "doubted"]
         scene.step()
         assert scene.step() == (PartitionState.WAITING, 0.2)
@@ -187,7 +188,7 @@ def test_a_defect_is_told_and_the_partition_taken_over_again(monkeypatch: pytest
     scene.answers.append(True)
     with capture_logs() as logs:
         scene.step()
-        assert scene.step() == (PartitionState.WAITING, LOOK_AGAIN_S)
+        assert scene.step() == (PartitionState.WAITING, LIMITS.look_again_s)
     assert [line["why"] for line in logs if line["event"] == "partition_failed"] == ["ValueError('a defect')"]
     assert scene.step() == (PartitionState.RESTORING, 0.0)
 
@@ -217,7 +218,7 @@ def test_a_partition_that_cannot_be_sealed_is_given_back_nevertheless(monkeypatc
     scene.is_now_drained = True
     scene.step()
     scene.step()
-    scene.clock.go_on(DRAIN_WITHIN_S)
+    scene.clock.go_on(LIMITS.drain_within_s)
     scene.step()
     assert scene.step() == (PartitionState.DRAINED, 0.5)
 

@@ -51,8 +51,8 @@ def offsets(entries: list[Entry[Scheduled]]) -> list[int]:
     return [offset for _, offset, _ in entries]
 
 
-def gate(limits: RateLimits | None = None, **gated: TargetLimit) -> Gate:
-    made = Gate(limits or RateLimits(Clock(), nullcontext()), LIMITS)
+def gate(rates: RateLimits | None = None, **gated: TargetLimit) -> Gate:
+    made = Gate(rates or RateLimits(Clock(), nullcontext()), LIMITS)
     made.use(gated)
     return made
 
@@ -298,9 +298,9 @@ def test_set_aside_again_in_the_transaction_that_gave_it_out_it_is_still_held_af
     assert offsets(made.resumed(10, NOW_MS)) == [1]
 
 
-def test_the_memory_for_held_records_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sidecar.engine.release.gate.MAX_HELD_BYTES", 9_000)
-    made = gate(a=PAUSED)
+def test_the_memory_for_held_records_is_bounded() -> None:
+    made = Gate(RateLimits(Clock(), nullcontext()), replace(LIMITS, held_bytes=9_000))
+    made.use({"a": PAUSED})
     assert made.room_records == HELD_AT_ONCE
     made.hold([large(1, 8_000)], NOBODY)
     assert (made.room_bytes, made.room_records) == (1_000, HELD_AT_ONCE)

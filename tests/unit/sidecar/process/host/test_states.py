@@ -1,6 +1,7 @@
 """Each transition of the table of states, made by the worker that ships, and no other."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from sidecar.process.host.worker import Worker
 from tests.support.hand_clock import HandClock
 
 EVENTS = 40
+AT_ONCE = replace(LIMITS, first_pause_s=0, longest_pause_s=0, look_again_s=0, drained_look_s=0, report_every_s=0)
 TRANSITIONS = {(state, after) for state, several in FOLLOWED_BY.items() for after in several}
 
 
@@ -43,7 +45,7 @@ class Play:
             config=config,
             metrics=Metrics(),
             tracing=NO_TRACING,
-            limits=LIMITS,
+            limits=AT_ONCE,
             policies=SimpleNamespace(table=None),
             still_ours=self._still_ours,
             topics_doubted=SimpleNamespace(set=lambda: None),
@@ -146,8 +148,6 @@ def _raise(error: Exception) -> None:
 def test_the_worker_makes_each_transition_of_the_table_and_no_other(
     rng: Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("FIRST_PAUSE_S", "LONGEST_PAUSE_S", "LOOK_AGAIN_S", "DRAINED_LOOK_S", "REPORT_EVERY_S"):
-        monkeypatch.setattr(serving, name, 0)
     walked: set[tuple[PartitionState, PartitionState]] = set()
     plays = 0
     while plays < 100 or (walked != TRANSITIONS and plays < 5_000):
