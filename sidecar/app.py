@@ -172,8 +172,8 @@ def _serve(
     tracing = started(config)
     if tracing is not None:
         running.stop_at_end(tracing)
-    policies, stop_policies = policy_watch.watch(config, admin, metrics.registry)
-    running.callback(stop_policies)
+    policies = policy_watch.watch(config, admin, metrics.registry)
+    running.callback(policies.stop)
     if config.admin.is_on:
         # A router without the API needs neither its memory nor its time.
         from sidecar.http.api import server as admin_api  # noqa: PLC0415
@@ -193,7 +193,7 @@ def _serve(
     if not topics:
         return 1
     topics_doubted = threading.Event()
-    watch = TopicWatch(usable, workers, topics_doubted)
+    watch = TopicWatch(usable, workers, policies.learn, topics_doubted)
     running.stop_at_end(watch)
     shared = Shared(
         config=config,

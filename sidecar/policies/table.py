@@ -126,6 +126,12 @@ class WithoutPolicies:
     def settle(self) -> None:
         """Return at once."""
 
+    def learn(self, answers: Mapping[str, object]) -> None:
+        """Do nothing with the descriptions of topics."""
+
+    def stop(self) -> None:
+        """Do nothing: there is nothing to end."""
+
 
 WITHOUT_POLICIES: Final = WithoutPolicies()
 

@@ -5,13 +5,15 @@ Workers look at the table in each round. A take-over waits until the topic has b
 rules of the new owner must not be older than the rules of the last owner.
 
 A missing topic counts as a topic without policies, and is looked for again. If the topic has vanished since it was
-read, the last policies still hold, and the log tells of it. A topic that the router may not read stops take-overs,
-because its policies are not known: a delay topic might be paused, or a target no longer allowed.
+read, the last policies still hold, and the log tells of it. The reader of a topic that was quickly created again gets
+no error, and would go on at the old offset; so the watch compares the ids of the topic (``learn``). A topic that the
+router may not read stops take-overs, because its policies are not known: a delay topic might be paused, or a target no
+longer allowed.
 """
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Final
 
 import structlog
@@ -22,14 +24,14 @@ from prometheus_client import CollectorRegistry, Gauge
 from index.errors import RefusedError
 from sidecar import clock
 from sidecar.config.model import Config
-from sidecar.kafka.client.admin import Denied, topic_facts
+from sidecar.kafka.client.admin import Denied, Described, TopicFacts, topic_facts
 from sidecar.kafka.client.commands import acl_command, principal_of
 from sidecar.kafka.client.errors import text_of
 from sidecar.kafka.reading.following import TopicFollower
 from sidecar.metrics import PREFIX
 from sidecar.policies.origin import NOBODY, ChangeOrigin
 from sidecar.policies.policy import Scope
-from sidecar.policies.table import NO_POLICIES, WITHOUT_POLICIES, Policies, PolicyTable
+from sidecar.policies.table import NO_POLICIES, WITHOUT_POLICIES, PolicyTable, WithoutPolicies
 from sidecar.policies.topic import PolicyReader
 
 POLL_S: Final = 0.05
@@ -55,6 +57,7 @@ class PolicyWatch(TopicFollower):
         self._turned = threading.Condition()
         self._asked = self._answered = 0
         self._denied = ""
+        self._topic_id = ""
         gauge = Gauge(
             PREFIX + "policies_unreadable",
             "Policies that cannot be understood; the last good one of each still holds",
@@ -72,6 +75,12 @@ class PolicyWatch(TopicFollower):
     def table(self) -> PolicyTable:
         """The current table of policies."""
         return self._table
+
+    def learn(self, answers: Mapping[str, Described]) -> None:
+        """Note the present id of the topic; where it is another one, the topic is read again from its beginning."""
+        found = answers.get(self._topic)
+        if isinstance(found, TopicFacts):
+            self._topic_id = found.topic_id
 
     def settle(self) -> None:
         """Wait until the table has every policy that was written before this call."""
@@ -100,6 +109,7 @@ class PolicyWatch(TopicFollower):
             self._answer(asked)
             self._wait_for_question(LOOK_AGAIN_S)
             return
+        self.learn({self._topic: found})
         reader = PolicyReader(self._config, self._table)
         try:
             self._keep_reading(reader)
@@ -114,10 +124,13 @@ class PolicyWatch(TopicFollower):
         )
 
     def _keep_reading(self, reader: PolicyReader) -> None:
-        looked = self._asked
+        looked, topic_id = self._asked, self._topic_id
         is_read = False
         seen, heard_s = reader.table, time.monotonic()
         while not self._stopping.is_set():
+            if self._topic_id != topic_id:
+                self._log.warning("policies_topic_created_again", topic_id=self._topic_id, before=topic_id)
+                return
             at_end = reader.poll(POLL_S)
             if at_end or reader.table is not seen:
                 seen, heard_s = reader.table, time.monotonic()
@@ -167,10 +180,10 @@ def _last_origin(table: PolicyTable, scope: Scope) -> ChangeOrigin:
     return next((change.origin for change in reversed(table.changes) if change.scope == scope), NOBODY)
 
 
-def watch(config: Config, admin: AdminClient, registry: CollectorRegistry) -> tuple[Policies, Callable[[], None]]:
-    """Return the policies for workers, and a call that ends the watch."""
+def watch(config: Config, admin: AdminClient, registry: CollectorRegistry) -> PolicyWatch | WithoutPolicies:
+    """Return the policies for workers, and follow them until they are stopped."""
     if not config.router.policies_topic:
-        return WITHOUT_POLICIES, lambda: None
+        return WITHOUT_POLICIES
     watching = PolicyWatch(config, admin, registry)
     watching.start()
-    return watching, watching.stop
+    return watching

@@ -1,18 +1,21 @@
 """Checks the topics again and again while the router runs, so that changes by operators show.
 
 Such changes are a lower retention, a topic that was deleted or created again, or a withdrawn right. The watch repeats
-the check of the start. It logs each error once, puts it into the status, and tells the workers the facts that concern
-them. It has a thread of its own, because a request blocks while the cluster does not answer.
+the check of the start. It logs each error once, puts it into the status, and tells the workers and the watch of the
+policies the facts that concern them. It has a thread of its own, because a request blocks while the cluster does not
+answer.
 
 A worker whose transaction is refused learns an error code from the client, and seldom the topic: for instance that the
 state topic may not be written. So it requests a check, whose finding names topic, right and command.
 """
 
 import threading
+from collections.abc import Callable, Mapping
 
 import structlog
 from confluent_kafka import KafkaException
 
+from sidecar.kafka.client.admin import Described
 from sidecar.kafka.client.errors import error_of
 from sidecar.process.served_topics import UsableTopics
 from sidecar.process.workers import Workers
@@ -27,10 +30,17 @@ END_WITHIN_S = 0.5
 class TopicWatch:
     """Checks the topics every ``EVERY_S``, and soon after ``doubted`` is set, from ``start`` to ``stop``."""
 
-    def __init__(self, usable: UsableTopics, workers: Workers, doubted: threading.Event | None = None) -> None:
+    def __init__(
+        self,
+        usable: UsableTopics,
+        workers: Workers,
+        tell_policies: Callable[[Mapping[str, Described]], None],
+        doubted: threading.Event | None = None,
+    ) -> None:
         self._doubted = threading.Event() if doubted is None else doubted
         self._usable = usable
         self._workers = workers
+        self._tell_policies = tell_policies
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="topic watch", daemon=True)
         self._log = structlog.get_logger()
@@ -67,3 +77,4 @@ class TopicWatch:
                 self._log.exception("topic_watch_failed")
                 continue
             self._workers.learn(answers, self._usable.troubles)
+            self._tell_policies(answers)

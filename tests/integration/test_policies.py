@@ -135,6 +135,29 @@ def test_a_disabled_delay_topic_rejects_or_releases_at_once(ruled: Ruled) -> Non
     assert [header(record, "delay-source") for record in records] == [undelayed.encode(), pending.encode()]
 
 
+def test_policies_of_a_topic_that_was_created_again_hold(ruled: Ruled) -> None:
+    """The new topic is longer than the position in the old one, so the client gets no error."""
+    stage = ruled.stage
+    out = stage.target()
+    delay = stage.delay(default_target=out)
+    with ruled.router() as router:
+        router.start_and_wait()
+        operations = ruled.operations(router)
+        operations.change_policy(topic_scope(delay), {"max_delay": "1h"})
+        wait_until(lambda: in_force(router), "rules in force")
+        router.pause()
+        stage.delete(ruled.topic)
+        stage.create([NewTopic(ruled.topic, 1, 1, config={"cleanup.policy": "compact", **APPEND_TIME})])
+        operations.change_policy(topic_scope(delay), {"max_delay": "2s"})
+        operations.change_policy(target_scope(out), {"paused": True})
+        operations.change_policy(target_scope(out), {"paused": False})
+        router.resume()
+        wait_until(lambda: bool(router.events("policies_topic_created_again")), "another id")
+        wait_until(lambda: in_force(router, 2), "rules in force")
+        stage.send(delay, ("deliver-after", b"PT8S"))
+        assert codes(stage, delay, 1) == [b"MAX_DELAY_EXCEEDED"]
+
+
 def test_a_delay_for_records_without_headers_holds_for_what_comes_after_it(ruled: Ruled) -> None:
     stage = ruled.stage
     out = stage.target()

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from sidecar.config.model import Config
+from sidecar.kafka.client.admin import TopicFacts
 from sidecar.policies import watch as watching
 from sidecar.policies.origin import Change, ChangeOrigin
 from sidecar.policies.policy import Policy, Scope, topic_scope
@@ -54,6 +55,13 @@ def test_the_log_names_who_changed_a_policy_last_and_through_what() -> None:
     assert told[2:] == [("topic/d", False, *bob), ("topic/e", False, "", "", "")]
 
 
+TOPIC = CONFIG.router.policies_topic
+
+
+def facts(topic_id: str) -> dict[str, Any]:
+    return {TOPIC: TopicFacts(TOPIC, topic_id, 1, 1, frozenset(), None)}
+
+
 class Silent:
     """A reader that reaches the end some times, and hears nothing from then on."""
 
@@ -88,3 +96,41 @@ def test_a_reader_that_hears_nothing_is_replaced_where_something_waits(
         monkeypatch.setattr(watch, "_answer", lambda _: setattr(watch, "_asked", questions))
     watch._keep_reading(reader)
     assert watch._stopping.is_set() is not is_replaced
+
+
+def test_a_topic_that_was_created_again_is_read_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its reader gets no error where the new topic is longer than the position in the old one."""
+    watch = PolicyWatch(CONFIG, AdminClient({**CONFIG.kafka}), CollectorRegistry())
+    d, e = topic_scope("d"), topic_scope("e")
+    contents = iter([("old", {d: Policy(paused=True)}), ("new", {e: Policy(paused=True)})])
+    read: list[str] = []
+
+    class Reader:
+        """Reads one incarnation of the topic; the topic is created again once the first one is read."""
+
+        def __init__(self, *_: object) -> None:
+            self.topic_id, policies = next(contents)
+            self.table = PolicyTable(policies)
+
+        def poll(self, _: float) -> bool:
+            read.append(self.topic_id)
+            watch.learn({TOPIC: None})
+            watch.learn({"another topic": facts("else")[TOPIC]})
+            if read.count("new") == 2:
+                watch.stop()
+            elif read.count("old") == 2:
+                watch.learn(facts("new"))
+            return True
+
+        def close(self) -> None:
+            """Close nothing."""
+
+    monkeypatch.setattr(watching, "PolicyReader", Reader)
+    present = iter([facts("old"), facts("new")])
+    monkeypatch.setattr(watching, "topic_facts", lambda *_: next(present))
+    with capture_logs() as logs:
+        watch.run()
+    assert read == ["old", "old", "new", "new"]
+    assert watch.table.policies == {e: Policy(paused=True)}
+    told = [each for each in logs if each["event"] == "policies_topic_created_again"]
+    assert [(each["topic_id"], each["before"]) for each in told] == [("new", "old")]

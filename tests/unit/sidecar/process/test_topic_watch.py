@@ -20,14 +20,15 @@ class Usable:
 
     def look(self) -> dict[str, Any]:
         self.looks += 1
-        return {}
+        return {"policies": self.looks}
 
 
 class Workers:
-    """Counts its calls."""
+    """Counts its calls, and keeps the answers that the watch of the policies is told."""
 
     def __init__(self) -> None:
         self.learned = 0
+        self.of_policies: list[object] = []
 
     def learn(self, *_: object) -> None:
         self.learned += 1
@@ -38,7 +39,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Usable, Workers, 
     monkeypatch.setattr(topic_watch, "EVERY_S", 1_000.0)
     monkeypatch.setattr(topic_watch, "APART_S", 0.01)
     usable, workers, doubted = Usable(), Workers(), Event()
-    watch = TopicWatch(cast("Any", usable), cast("Any", workers), doubted)
+    watch = TopicWatch(cast("Any", usable), cast("Any", workers), workers.of_policies.append, doubted)
     watch.start()
     yield usable, workers, doubted
     watch.stop()
@@ -59,3 +60,9 @@ def test_a_worker_whose_topics_are_in_doubt_has_them_looked_at_at_once(watched: 
         wait_until(lambda number=number: workers.learned == number)  # type: ignore[misc]
     time.sleep(0.1)
     assert usable.looks == 2, "and otherwise once in a while"
+
+
+def test_the_watch_of_the_policies_is_told_every_answer(watched: tuple[Usable, Workers, Event]) -> None:
+    _, workers, doubted = watched
+    doubted.set()
+    wait_until(lambda: workers.of_policies == [{"policies": 1}])
