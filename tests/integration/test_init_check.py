@@ -22,6 +22,7 @@ from sidecar.kafka.client import clients
 from sidecar.kafka.client.admin import TopicFacts, log_range, topic_facts
 from sidecar.policies.policy import policy_of, target_scope
 from sidecar.policies.topic import write_policy
+from snapshots.state.claim import claim_key, encode_claim
 from snapshots.state.state import PROGRESS_KEY, RULES_KEY
 from tests.integration.command import Command, command_for
 from tests.integration.one_worker import origin_of as origin_at
@@ -264,6 +265,15 @@ def write_state(bootstrap: str, topic: str, records: dict[bytes, bytes | None]) 
 
 def origin_of(command: Command) -> Any:
     return origin_at(command.config)
+
+
+def test_check_warns_of_a_state_that_another_group_has_claimed(command: Command, kafka: Cluster) -> None:
+    command("init", "--partitions", 2, "--create-targets")
+    own = command.config.router.group_id
+    assert not any(own in each["message"] for each in problems(command.json("check"), "warn"))
+    write_state(kafka.bootstrap, f"{command.topic}.delay-state", {claim_key("old-name"): encode_claim()})
+    (warning,) = [each for each in problems(command.json("check"), "warn") if own in each["message"]]
+    assert warning["message"].startswith("the state of 1 of 2 partitions belongs to routers of group old-name, and")
 
 
 def test_start_over_without_yes_changes_nothing(command: Command, kafka: Cluster, kafka_admin: AdminClient) -> None:

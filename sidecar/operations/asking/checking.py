@@ -14,7 +14,7 @@ from sidecar.config.model import Config
 from sidecar.kafka.client.admin import topic_settings
 from sidecar.kafka.client.commands import alter_command
 from sidecar.kafka.client.errors import error_of, text_of
-from sidecar.operations.asking import bypassing, needed_records
+from sidecar.operations.asking import bypassing, needed_records, state_groups
 from sidecar.operations.sizing import container_memory
 from sidecar.policies.table import NO_POLICIES
 from sidecar.policies.timestamps import Stamp, stamps
@@ -71,6 +71,7 @@ def timestamp_findings(
 
 def _of_topics(config: Config, client: AdminClient) -> Iterator[Finding]:
     answers = check.topic_answers(config, client)
+    yield from state_groups.findings(config, answers)
     yield from needed_records.findings(config, answers, time.time_ns() // NS_PER_MS)
     memory = container_memory.finding(config, answers, container_memory.limit_bytes())
     if memory is not None:
