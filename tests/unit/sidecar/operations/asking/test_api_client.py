@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from pydantic import ValidationError
 
 from index.errors import ConfigError, DelayRouterError
 from sidecar.cli.program import cli
@@ -286,6 +287,16 @@ def test_policies_are_shown(fake: Fake, token_file: Path) -> None:
     assert "warning: policy topic/x cannot be understood: why" in shown.stderr
     assert "10ms" in run(fake, token_file, "policy", "get", "d").stdout
     assert json.loads(run(fake, token_file, "policy", "get", "d", "--target", "o/", "--json").stdout)["target"] == "o/"
+
+
+def test_a_newer_router_may_tell_more(fake: Fake, token_file: Path) -> None:
+    more = {**PENDING.model_dump(mode="json"), "new": {"a": 1}}
+    more["by_due"][0]["new"] = 1
+    fake.answers = {"GET /api/v1/topics/d/pending": (200, more)}
+    assert ApiClient(fake.url, "canary-token").pending("d") == PENDING
+    assert json.loads(run(fake, token_file, "pending", "d", "--json").stdout) == PENDING.model_dump(mode="json")
+    with pytest.raises(ValidationError, match="new"):
+        PendingAnswer.model_validate(more)
 
 
 @pytest.mark.parametrize(
