@@ -20,6 +20,7 @@ from click.shell_completion import get_completion_class
 from index.errors import ClusterError, ConfigError, DelayRouterError
 from sidecar import __version__
 from sidecar.cli.options import FAILED, WRONG_USAGE, config_option, examples, fail, json_option, load
+from sidecar.extras import install_hint
 
 PROGRAM: Final = "delay-router"
 _SUMMARY: Final = 66
@@ -201,7 +202,7 @@ def dev_command(port: int) -> None:
 def spark_command(arguments: tuple[str, ...]) -> None:
     """Run a bulk job on Spark, as python -m spark_backfill does where this program is installed."""
     if find_spec("pyspark") is None:
-        raise ConfigError("Spark is not installed beside this program: install kafka-delay-router[spark]")
+        raise ConfigError(f"Spark is not installed beside this program: {install_hint('spark', 'image-spark')}")
     os.execv(sys.executable, [sys.executable, "-m", "spark_backfill", *arguments])  # noqa: S606 - no shell is wanted
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from index.errors import ConfigError
 from sidecar.config.model import Config
+from sidecar.extras import install_hint
 
 if TYPE_CHECKING:
     from sidecar.tracing.releases import ReleaseTracing
@@ -20,7 +21,7 @@ def started(config: Config) -> "ReleaseTracing | None":
     if not config.router.tracing:
         return None
     if not all(map(_is_there, NEEDED)):
-        raise ConfigError("router.tracing needs the extra of that name: pip install 'kafka-delay-router[tracing]'")
+        raise ConfigError(f"router.tracing needs OpenTelemetry: {install_hint('tracing', 'image EXTRAS=1')}")
     from sidecar.tracing.spans import exporting  # noqa: PLC0415 - it is an extra, and slow to import
 
     tracing = exporting()

@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from index.errors import ConfigError
 from sidecar.config.model import Config
+from sidecar.extras import install_hint
 
 FRESH_S: Final = 450.0
 """Least time that a reused token must have left. A signed token is valid for 900 s, and clients ask again at 80 % of
@@ -65,5 +66,5 @@ def _tokens(region: str) -> Tokens:
     try:
         from sidecar.kafka.client.msk import Signer  # noqa: PLC0415 - it is an extra, and slow to import
     except ModuleNotFoundError:
-        raise ConfigError("router.msk_region needs the extra 'msk': pip install 'kafka-delay-router[msk]'") from None
+        raise ConfigError(f"router.msk_region needs a signer: {install_hint('msk', 'image EXTRAS=1')}") from None
     return Tokens(Signer(region))

@@ -121,5 +121,5 @@ def test_it_is_off_by_default_and_then_nothing_of_it_is_loaded() -> None:
 
 def test_without_the_extra_the_router_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start, "NEEDED", ("opentelemetry.nowhere.at_all",))
-    with pytest.raises(ConfigError, match=r"pip install 'kafka-delay-router\[tracing\]'"):
+    with pytest.raises(ConfigError, match=r"uv tool install --force '\.\[tracing\]'"):
         start.started(configured(tracing=True))

@@ -90,7 +90,7 @@ def test_without_credentials_it_says_so_at_once(config: Config) -> None:
 def test_without_the_extra_it_says_what_to_install(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "sidecar.kafka.client.msk", raising=False)
     monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", None)
-    with pytest.raises(ConfigError, match=r"kafka-delay-router\[msk\]"):
+    with pytest.raises(ConfigError, match=r"uv tool install --force '\.\[msk\]'"):
         connection(config)
 
 
