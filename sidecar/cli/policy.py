@@ -1,15 +1,19 @@
 """The command ``policy``: shows and changes the settings that may change while routers run."""
 
 import json
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from sidecar.cli.options import examples, json_option
-from sidecar.cli.output import print_entries, print_json, print_table, shown_time
+from sidecar.cli.output import print_entries, print_json, print_sentence, print_table, shown_time
 from sidecar.cli.side import SideOptions, complete_topics, side_options, topic_argument
 from sidecar.policies.policy import DEFAULT, KEYS, Scope, ScopeKind
+
+# No completion of a shell waits for this module.
+if TYPE_CHECKING:
+    from sidecar.policies.table import EffectiveValue
 
 _LISTS: Final = frozenset({"allowed_targets"})
 _WORDS: Final = {"true": True, "false": False}
@@ -48,21 +52,29 @@ def scope_argument(command: Any) -> Any:
 @policy_group.command("get", short_help="Show the settings in force with their origin, or all policies.")
 @topic_argument(required=False)
 @click.option("--target", default="", metavar="TOPIC", help="Only the settings for records to this target topic.")
+@click.option("--all", "everything", is_flag=True, help="Show the settings that have their default, too.")
 @json_option
 @side_options
-def get_command(topic: str, target: str, *, as_json: bool, chosen: SideOptions) -> None:
-    """Show the settings in force for a delay TOPIC with their origin, or all policies."""
+def get_command(topic: str, target: str, *, everything: bool, as_json: bool, chosen: SideOptions) -> None:
+    """Show the settings in force for a delay TOPIC with their origin, or all policies.
+
+    Settings that have their default are left out. --json shows every setting.
+    """
     if target and not topic:
         raise click.UsageError("--target: name the delay topic, too; the settings for a target depend on it")
+    if everything and not topic:
+        raise click.UsageError("--all: name the delay topic, too")
     with chosen as operations:
         if topic:
             found = operations.effective(topic, target)
-            values = {key: {"value": each.value, "origin": each.origin} for key, each in found.items()}
             if as_json:
+                values = {
+                    key: {"value": each.value, "origin": each.origin, "is_default": each.is_default}
+                    for key, each in found.items()
+                }
                 print_json({"topic": topic, "target": target, "values": values})
             else:
-                rows = [(key, shown_value(each.value), each.origin) for key, each in found.items()]
-                print_table(("key", "value", "from"), rows, folding=("value", "from"))
+                _print_effective(found, everything=everything)
             return
         policies, unreadable = operations.policies()
     if as_json:
@@ -74,6 +86,15 @@ def get_command(topic: str, target: str, *, as_json: bool, chosen: SideOptions) 
     print_table(("scope", "key", "value"), _rows(policies), folding=("scope", "value"))
     for scope, why in unreadable.items():
         click.echo(f"warning: policy {scope} cannot be understood: {why}", err=True)
+
+
+def _print_effective(found: "Mapping[str, EffectiveValue]", *, everything: bool) -> None:
+    chosen = {key: each for key, each in found.items() if everything or not each.is_default}
+    if chosen:
+        rows = [(key, shown_value(each.value), each.origin) for key, each in chosen.items()]
+        print_table(("key", "value", "from"), rows, folding=("value", "from"))
+    if left := len(found) - len(chosen):
+        print_sentence(f"Left out, because they have their default: {left} of {len(found)} settings (--all shows them)")
 
 
 @policy_group.command("history", short_help="Show the changes of policies with their authors, the newest first.")

@@ -43,7 +43,7 @@ from typing import Final, NamedTuple, Protocol
 from index.errors import ConfigError
 from index.rules.rules import TargetRule
 from sidecar.config.delay_topic import DelayTopicConfig
-from sidecar.config.model import Config
+from sidecar.config.model import Config, RouterConfig
 from sidecar.config.units import format_duration
 from sidecar.engine.ownership.ports import TopicSettings
 from sidecar.engine.release.expiry import Expiry
@@ -137,10 +137,14 @@ WITHOUT_POLICIES: Final = WithoutPolicies()
 
 
 class EffectiveValue(NamedTuple):
-    """An effective value as JSON spells it, and the scope it comes from."""
+    """An effective value as JSON spells it, and the scope it comes from.
+
+    ``is_default`` says that no policy sets the key, and the configuration leaves it at its default.
+    """
 
     value: object
     origin: str
+    is_default: bool = False
 
 
 def settings_of(table: PolicyTable, config: Config, configured: DelayTopicConfig) -> TopicSettings:
@@ -180,8 +184,9 @@ def is_drained(table: PolicyTable, topic: str) -> bool:
 
 def effective(table: PolicyTable, config: Config, topic: str, target: str = "") -> dict[str, EffectiveValue]:
     """Return every key with its value and origin for a delay topic, or for one of its targets."""
-    configured = config.require_delay_topic(topic)
-    found = {key: EffectiveValue(value, CONFIGURATION) for key, value in _configured(config, configured).items()}
+    configured = _configured(config.router, config.require_delay_topic(topic))
+    usual = _configured(RouterConfig(), DelayTopicConfig(name=topic))
+    found = {key: EffectiveValue(value, CONFIGURATION, value == usual[key]) for key, value in configured.items()}
     for scope in (DEFAULT, topic_scope(topic)):
         found |= {key: EffectiveValue(value, str(scope)) for key, value in plain_of(table.get(scope)).items()}
     if not target:
@@ -238,7 +243,7 @@ def _limit(table: PolicyTable, config: Config, target: str, policy: Policy) -> T
 def _terms_of_pause(table: PolicyTable, origin: str) -> dict[str, EffectiveValue]:
     """Return the end and the reason of a pause, from the policy that decides ``paused``."""
     said = {} if origin == CONFIGURATION else plain_of(table.get(Scope.parse(origin)))
-    return {key: EffectiveValue(said.get(key, ""), origin) for key in PAUSE_TERMS}
+    return {key: EffectiveValue(said.get(key, ""), origin, origin == CONFIGURATION) for key in PAUSE_TERMS}
 
 
 def _of_topic(table: PolicyTable, topic: str) -> dict[str, object]:
@@ -254,13 +259,13 @@ def _merged(table: PolicyTable, topic: str) -> dict[str, object]:
     return merged
 
 
-def _configured(config: Config, topic: DelayTopicConfig) -> dict[str, object]:
+def _configured(router: RouterConfig, topic: DelayTopicConfig) -> dict[str, object]:
     """Return every key of a policy with its value in the configuration."""
     return {
         "enabled": topic.enabled,
         "when_disabled": topic.when_disabled,
         "max_delay": format_duration(topic.max_delay_ms),
-        "tick": format_duration(config.router.tick_ms),
+        "tick": format_duration(router.tick_ms),
         "default_target": topic.default_target,
         "allowed_targets": list(topic.allowed_targets),
         "delay": format_duration(topic.delay_ms),

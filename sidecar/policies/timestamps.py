@@ -25,7 +25,7 @@ def stamps(table: PolicyTable, config: Config) -> Iterator[Stamp]:
     for topic in config.delay_topics:
         holds = settings_of(table, config, topic)
         for target in dict.fromkeys([*holds.topic.named_targets(), *holds.timestamps]):
-            mode, origin = effective(table, config, topic.name, target)["timestamp"]
+            mode, origin, _ = effective(table, config, topic.name, target)["timestamp"]
             if mode != "release":
                 said_by = origin if origin == CONFIGURATION else f"policy {origin}"
                 yield Stamp(topic.name, target, str(mode), said_by)

@@ -141,6 +141,10 @@ def test_topics_and_one_of_them(window: Browser, world: World) -> None:
     assert "Due in the next hour, by minute: 1 in all" in str(hour.get_attribute("aria-label"))
     assert "Due in the next week, by hour: 1 in all, most in 0 h to 1 h: 1" in str(week.get_attribute("aria-label"))
     window.wait("td", "max_delay")
+    assert "when_disabled" not in window.text("main")
+    window.wait("input[name=all]").click()
+    window.wait("td", "when_disabled")
+    assert window.script("return location.hash").endswith("?all=yes")
     assert before != window.text(".tiles time"), "the countdown stands still"
 
 

@@ -51,7 +51,10 @@ def routes(backend: Backend) -> APIRouter:
         """Every key with the value in force and its origin."""
         backend.require_topic(topic)
         found = await backend.ask(operations.effective, topic, target or "")
-        values = {key: Effective(value=each.value, origin=each.origin) for key, each in found.items()}
+        values = {
+            key: Effective(value=each.value, origin=each.origin, is_default=each.is_default)
+            for key, each in found.items()
+        }
         return bodies.whole(EffectiveAnswer(topic=topic, target=target or "", values=values))
 
     for kind, path, scope_of in _SCOPES:

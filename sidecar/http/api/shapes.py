@@ -238,6 +238,7 @@ class Effective(Answer):
 
     value: Annotated[Any, WithJsonSchema({"type": ["string", "boolean", "integer", "array", "object"]})]
     origin: str = Field(description="The scope that sets it, or configuration")
+    is_default: bool = Field(description="No policy sets it, and the configuration leaves it at its default")
 
 
 class EffectiveAnswer(Answer):

@@ -185,7 +185,11 @@ class ApiClient:
         """Answer ``Operations.effective``."""
         path = _with_query(f"/topics/{_quoted(topic)}/policy", {"target": target or None})
         found = self._object("GET", path, "values")
-        return {key: EffectiveValue(each["value"], each["origin"]) for key, each in found["values"].items()}
+        # An older router does not tell which values are defaults.
+        return {
+            key: EffectiveValue(each["value"], each["origin"], each.get("is_default", False))
+            for key, each in found["values"].items()
+        }
 
     def change_policy(self, scope: Scope, values: Mapping[str, object], unset: Iterable[str] = ()) -> dict[str, Any]:
         """Answer ``Operations.change_policy`` (RFC 7396)."""

@@ -25,7 +25,7 @@ export async function load([name]) {
   return { topic, pending, past, values: holds.values, policies: policies.policies };
 }
 
-export function render({ topic, pending, past, values, policies }, { mayChange }) {
+export function render({ topic, pending, past, values, policies }, { mayChange }, asked) {
   const held = sum(topic.partitions, "held");
   const { paused, drained } = topic;
   return element(
@@ -65,7 +65,7 @@ export function render({ topic, pending, past, values, policies }, { mayChange }
     element("section", { class: "panel" }, element("h2", {}, "Due in the next hour, by minute"), nextHour(topic.topic, pending)),
     element("section", { class: "panel" }, element("h2", {}, "Due in the next week, by hour"), nextWeek(topic.topic, pending)),
     element("section", {}, element("h2", {}, "Partitions"), partitionTable(topic)),
-    element("section", {}, element("h2", {}, "What holds"), holdsTable(values)),
+    element("section", {}, element("h2", {}, "What holds"), whatHolds(values, asked.get(WHOLE) === YES)),
   );
 }
 
@@ -160,7 +160,30 @@ function known({ state, age_ms: age }, number) {
   return age === null ? "?" : [`${count(number)} `, element("span", { class: "faint" }, `${duration(age)} ago`)];
 }
 
-const holdsTable = (values) =>
+// What the address of the view asks: `#topic/orders.delay?all=yes` shows the settings that have their default, too.
+const WHOLE = "all";
+const YES = "yes";
+
+function whatHolds(values, isWhole) {
+  const all = Object.entries(values);
+  const set = all.filter(([, { is_default: isDefault }]) => !isDefault);
+  return [
+    element(
+      "form",
+      { class: "wishes", "data-do": "wish" },
+      element(
+        "label",
+        { class: "check" },
+        element("input", { type: "checkbox", name: WHOLE, value: YES, checked: isWhole }),
+        ` All settings (${all.length})`,
+      ),
+      element("span", { class: "small" }, isWhole ? "" : "Settings that have their default are left out."),
+    ),
+    holdsTable(isWhole ? all : set),
+  ];
+}
+
+const holdsTable = (rows) =>
   table(
     "Effective settings",
     [
@@ -168,8 +191,8 @@ const holdsTable = (values) =>
       ["Value", "wide", ([, { value }]) => shown(value)],
       ["Set by", "", ([, { origin }]) => (origin === "configuration" ? element("span", { class: "faint" }, origin) : badge(origin, "fair"))],
     ],
-    Object.entries(values),
-    "Nothing is set.",
+    rows,
+    "Nothing is set: every setting has its default.",
   );
 
 const INSTANT = /^[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}(\.[0-9]+)?Z$/;

@@ -187,6 +187,20 @@ def test_effective_values_tell_where_they_come_from() -> None:
         effective(policies, CONFIG, "x")
 
 
+def test_what_nobody_sets_is_told_apart() -> None:
+    def set_by_somebody(topic: str, target: str = "", **policies: dict[str, Any]) -> set[str]:
+        found = effective(table(**policies), CONFIG, topic, target)
+        return {key for key, each in found.items() if not each.is_default}
+
+    assert set_by_somebody("e") == {"default_target"}
+    assert set_by_somebody("d") == {"default_target", "allowed_targets", "max_delay"}
+    # A policy sets a key, though to its default.
+    assert set_by_somebody("e", default={"spread": "0"}) == {"default_target", "spread"}
+    assert set_by_somebody("e", "out") == set()
+    paused = {"paused", "paused_until", "paused_reason"}
+    assert set_by_somebody("e", "out", target__out={"paused": True}) == paused
+
+
 @pytest.mark.parametrize(
     ("scope", "values", "told"),
     [

@@ -357,10 +357,12 @@ def test_effective_values_and_where_they_come_from(api: Api) -> None:
     do(api, "PUT", "/policies/default", {"tick": "20ms"})
     do(api, "PUT", "/policies/targets/a", {"max_delay": "1s"})
     found = get(api, "/topics/d/policy")
-    assert found["values"]["max_delay"] == {"value": "1h", "origin": "configuration"}
-    assert found["values"]["tick"] == {"value": "20ms", "origin": "default"}
+    assert found["values"]["max_delay"] == {"value": "1h", "origin": "configuration", "is_default": False}
+    assert found["values"]["tick"] == {"value": "20ms", "origin": "default", "is_default": False}
+    assert found["values"]["drained"] == {"value": False, "origin": "configuration", "is_default": True}
     of_target = get(api, "/topics/d/policy?target=a")
-    assert (of_target["target"], of_target["values"]["max_delay"]) == ("a", {"value": "1s", "origin": "target/a"})
+    set_there = {"value": "1s", "origin": "target/a", "is_default": False}
+    assert (of_target["target"], of_target["values"]["max_delay"]) == ("a", set_there)
     assert "tick" not in of_target["values"]
 
 

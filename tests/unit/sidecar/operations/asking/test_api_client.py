@@ -276,7 +276,9 @@ def test_it_is_shown_who_changed_which_policy(fake: Fake, token_file: Path) -> N
 
 
 def test_policies_are_shown(fake: Fake, token_file: Path) -> None:
-    effective = {"topic": "d", "target": "", "values": {"tick": {"value": "10ms", "origin": "configuration"}}}
+    values: dict[str, dict[str, object]] = {"tick": {"value": "10ms", "origin": "configuration"}}
+    values |= {"spread": {"value": "7s", "origin": "configuration", "is_default": True}}
+    effective = {"topic": "d", "target": "", "values": values}
     fake.answers = {
         "GET /api/v1/policies": (200, {"policies": {"default": {"tick": "1s"}}, "unreadable": {"topic/x": "why"}}),
         "GET /api/v1/topics/d/policy": (200, effective),
@@ -285,7 +287,10 @@ def test_policies_are_shown(fake: Fake, token_file: Path) -> None:
     shown = run(fake, token_file, "policy", "get")
     assert "1s" in shown.stdout
     assert "warning: policy topic/x cannot be understood: why" in shown.stderr
-    assert "10ms" in run(fake, token_file, "policy", "get", "d").stdout
+    short, whole = (run(fake, token_file, "policy", "get", "d", *option).stdout for option in ([], ["--all"]))
+    assert ("10ms" in short, "7s" in short, "default" in short) == (True, False, True)
+    assert ("10ms" in whole, "7s" in whole, "default" in whole) == (True, True, False)
+    assert "name the delay topic" in run(fake, token_file, "policy", "get", "--all", code=2).stderr
     assert json.loads(run(fake, token_file, "policy", "get", "d", "--target", "o/", "--json").stdout)["target"] == "o/"
 
 
