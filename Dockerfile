@@ -40,7 +40,8 @@ COPY snapshots snapshots
 COPY sidecar sidecar
 COPY spark_backfill spark_backfill
 # What was to be compiled and is not is an error, since nothing else would tell until the image is slow.
-RUN DELAY_ROUTER_KERNEL=$KERNEL tools/bin/python -m hatchling build --target wheel --directory dist \
+ARG COMMIT=
+RUN DELAY_ROUTER_KERNEL=$KERNEL DELAY_ROUTER_COMMIT=$COMMIT tools/bin/python -m hatchling build --target wheel --directory dist \
  && tools/bin/python -m pip --python /opt/delay-router/bin/python install --quiet --no-deps --no-index dist/*.whl \
  && if [ "$KERNEL" != off ]; then \
       found=$(/opt/delay-router/bin/python -m sidecar.kernel) && echo "$found" && [ "$found" = "kernel: native" ]; \

@@ -129,7 +129,8 @@ push-image: ## Push what image or release-image has built (IMAGE=HOST/NAME:VERSI
 
 image: ## Build the container image (IMAGE, BASE, EXTRAS=1: with tracing and msk, KERNEL=off: without it); its list of components: image-sbom
 	@docker build --network host $(if $(BASE),--build-arg BASE=$(BASE)) $(if $(KERNEL),--build-arg KERNEL=$(KERNEL)) \
-	  $(if $(EXTRAS),--build-arg LOCK=requirements-extras.lock) $(BUILD_OPTIONS) --tag $(IMAGE) .
+	  $(if $(EXTRAS),--build-arg LOCK=requirements-extras.lock) --build-arg COMMIT="$$(git rev-parse --short=12 HEAD 2>/dev/null)" \
+  $(BUILD_OPTIONS) --tag $(IMAGE) .
 
 SPARK_IMAGE ?= kafka-delay-router-spark:dev
 

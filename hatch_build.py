@@ -1,11 +1,12 @@
-"""Compiles the kernel (``sidecar/kernel``) while the project is installed or packed.
+"""Compiles the kernel (``sidecar/kernel``) while the project is installed or packed, and packs the commit.
 
-Or by itself, in place or into a folder and with more flags: ``python hatch_build.py [FOLDER [FLAG...]]``.
+Or the kernel by itself, in place or into a folder and with more flags: ``python hatch_build.py [FOLDER [FLAG...]]``.
 
 Where it cannot be compiled the project is pure Python and does the same, and ``python -m sidecar.kernel`` says why not.
 """
 
 import os
+import runpy
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,8 @@ ROOT: Final = Path(__file__).resolve().parent
 ROOM: Final = Path("sidecar/kernel")
 MODULES: Final = ("_columns", "_deciding", "_fetching", "_release", "_rows", "_runs", "_segments")
 SWITCH: Final = "DELAY_ROUTER_KERNEL"
+COMMIT: Final = "DELAY_ROUTER_COMMIT"
+"""Variable that names the commit where no clone is, as while the image is built."""
 
 CANNOT_COMPILE: Final = (
     "the kernel is not compiled: {why}. The router does the same without it, slower; for it, "
@@ -24,10 +27,12 @@ CANNOT_COMPILE: Final = (
 
 
 class KernelHook(BuildHookInterface[Any]):
-    """Adds the compiled modules to a wheel, which is then one for this Python and machine."""
+    """Adds the compiled modules to a wheel, which is then one for this Python and machine; and the commit to any."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Prepare the files to pack; ``version`` is ``editable`` if the wheel holds only a path."""
+        if version != "editable":
+            build_data["force_include"].update(commit_file())
         # A source distribution is for every Python and machine.
         if os.environ.get(SWITCH, "").lower() == "off" or self.target_name != "wheel":
             return
@@ -39,6 +44,20 @@ class KernelHook(BuildHookInterface[Any]):
         if version != "editable":
             build_data.update(pure_python=False, infer_tag=True)
             build_data["force_include"].update({str(each): str(ROOM / each.name) for each in built})
+
+
+def commit_file() -> dict[str, str]:
+    """Write the commit into a file, and return it with its place in the package; nothing where it is there already."""
+    about = runpy.run_path(str(ROOT / "sidecar" / "commit.py"))
+    place = Path("sidecar", about["PACKED"])
+    # A source distribution has the file.
+    commit = os.environ.get(COMMIT) or about["built_from"](ROOT / "sidecar")
+    if (ROOT / place).exists() or commit == about["UNKNOWN"]:
+        return {}
+    file = ROOT / "build" / place.name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f"{commit}\n", encoding="ascii")
+    return {str(file): str(place)}
 
 
 def build(folder: Path, *flags: str) -> list[Path]:

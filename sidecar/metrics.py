@@ -22,6 +22,7 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, M
 from prometheus_client.registry import Collector
 
 from sidecar import __version__
+from sidecar.commit import built_from
 from sidecar.lateness import LATENESS_BOUNDS_MS, released_within
 
 # The creation times of series are of no use here, and would double the number of samples of counters.
@@ -146,6 +147,7 @@ class Metrics:
         build.info(
             {
                 "version": __version__,
+                "commit": built_from(),
                 "python": platform.python_version(),
                 "librdkafka": libversion()[0],
                 "kernel": kernel,

@@ -120,12 +120,28 @@ class Program(Commands):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(_SUMMARY)) for name in names])
 
 
+def _tell_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        # Only this option needs the commit, for which a clone has to ask git.
+        from sidecar.commit import built_from  # noqa: PLC0415
+
+        click.echo(f"{PROGRAM}, version {__version__}, commit {built_from()}")
+        ctx.exit()
+
+
 @click.group(
     cls=Program,
     epilog=examples("dev", "send orders.delay --value hello --after 15m", "status"),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.version_option(__version__, prog_name=PROGRAM)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_tell_version,
+    help="Show the version and the commit, and exit.",
+)
 @click.option("--verbose", "-v", is_flag=True, help="Show the logs of Kafka clients, too.")
 def cli(verbose: bool) -> None:
     """Deliver Kafka records later: never early, exactly once."""

@@ -41,7 +41,7 @@ def _run_instead(program: str, image: str, *arguments: str) -> subprocess.Comple
 
 
 def test_it_knows_its_version(image: str) -> None:
-    assert _run(image, "--version") == f"delay-router, version {sidecar.__version__}"
+    assert _run(image, "--version").startswith(f"delay-router, version {sidecar.__version__}, commit ")
 
 
 def test_it_is_nobody_and_can_write_nowhere_but_tmp(image: str) -> None:

@@ -119,7 +119,7 @@ _RULES = {
 }
 
 _EVERYBODY = frozenset(
-    {"__version__", "clock", "durations", "engine", "extras", "failpoints", "lateness", "logs", "metrics"},
+    {"__version__", "clock", "commit", "durations", "engine", "extras", "failpoints", "lateness", "logs", "metrics"},
 )
 """The modules that each room of the router may import, besides ``index`` and ``snapshots``.
 

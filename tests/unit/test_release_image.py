@@ -34,6 +34,7 @@ def test_one_with_a_digest_is_taken(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert f"--build-arg BASE={DIGEST}" in done.stdout
     assert "--tag router:1.0.0" in done.stdout
+    assert "--build-arg COMMIT=" in done.stdout
 
 
 def test_a_release_has_a_name(tmp_path: Path) -> None:

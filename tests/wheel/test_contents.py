@@ -8,6 +8,7 @@ import pytest
 
 import sidecar
 from sidecar import failpoints
+from sidecar.commit import PACKED, UNKNOWN, built_from
 from tests.support.paths import ROOT
 from tests.wheel.installed import build
 
@@ -25,6 +26,13 @@ def test_top_level_names(contents: zipfile.Path) -> None:
     names = {entry.name for entry in contents.iterdir()}
     info = f"kafka_delay_router-{sidecar.__version__}.dist-info"
     assert names == {"index", "snapshots", "sidecar", "spark_backfill", info}
+
+
+def test_the_commit_of_the_clone_is_in_it(contents: zipfile.Path) -> None:
+    commit = built_from()
+    if commit == UNKNOWN:
+        pytest.skip("no clone, or no git")
+    assert (contents / "sidecar" / PACKED).read_text() == f"{commit}\n"
 
 
 def test_console_script(contents: zipfile.Path) -> None:

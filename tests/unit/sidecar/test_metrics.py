@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from sidecar.commit import built_from
 from sidecar.engine.ownership.status import PartitionState, PartitionStatus
 from sidecar.lateness import LATENESS_BOUNDS_MS
 from sidecar.metrics import LatenessHistogram, Metrics
@@ -89,6 +90,10 @@ def test_before_the_first_release_the_histogram_is_there_and_empty() -> None:
 def test_the_names_of_the_contract(name: str, kind: str) -> None:
     total = "_total" if kind == "counter" else ""
     assert f"# TYPE delay_router_{name}{total} {kind}" in generate_latest(Metrics().registry).decode()
+
+
+def test_the_build_tells_its_commit() -> None:
+    assert f'commit="{built_from()}"' in generate_latest(Metrics().registry).decode()
 
 
 def _gauges(*statuses: PartitionStatus, payload_bytes: int = 0) -> CollectorRegistry:

@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from sidecar import __version__, app
 from sidecar.cli import program
 from sidecar.cli.program import LATER, SECTIONS, Later, cli
+from sidecar.commit import built_from
 from sidecar.logs import events
 from sidecar.operations.asking.router_answers import topics_of
 
@@ -49,7 +50,7 @@ def test_module_and_console_script_are_the_same_command() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "sidecar", "--version"], capture_output=True, text=True, check=True, timeout=60
     )
-    assert done.stdout == f"delay-router, version {__version__}\n"
+    assert done.stdout == f"delay-router, version {__version__}, commit {built_from()}\n"
 
 
 def test_all_commands_of_the_contract() -> None:
