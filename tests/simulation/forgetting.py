@@ -1,9 +1,10 @@
 """Models brokers that lose markers, partitions without a leader, and applications that forward released records.
 
 A log is modelled as far as a look can see it: its open transactions in the order in which they began, each with the
-leader epoch of its first record. A transaction of the router that stays open because its marker is lost must not be
-touched: it would end together with the transaction that touches it, and in the same way. An application writes released
-records, with their headers, in its own transactions.
+leader epoch of its first record. A transaction of a router that stays open because its marker is lost must not be
+touched by routers of its group: it would end together with the transaction that touches it, and in the same way.
+Routers of another group have other transactional ids. An application writes released records, with their headers, in
+its own transactions.
 """
 
 import random
@@ -30,11 +31,14 @@ OFTEN = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """An open transaction: its first offset, the leader then, and whether it, or its headers, are the router's."""
+    """An open transaction: its first offset, the leader then, and whether its headers are those of a router.
+
+    ``group`` is the group of the router that has written it; empty: an application has.
+    """
 
     offset: int
     leader_epoch: int
-    is_ours: bool
+    group: str
     names_us: bool
 
 
@@ -52,9 +56,9 @@ class Log:
         """The last stable offset, the end and the leader epoch."""
         return PlaceEnds(self.opened[0].offset if self.opened else self.end, self.end, self.leader_epoch)
 
-    def begin(self, *, is_ours: bool, names_us: bool) -> None:
+    def begin(self, group: str, *, names_us: bool) -> None:
         """Open a transaction that writes its first record and some more."""
-        self.opened.append(Open(self.end, self.leader_epoch, is_ours, names_us))
+        self.opened.append(Open(self.end, self.leader_epoch, group, names_us))
         self.end += 3
 
     def elect(self) -> None:
@@ -81,24 +85,28 @@ class Brokers:
     def log(self, place: Place) -> Log:
         return self.logs.setdefault(place, Log())
 
-    def written(self, places: Iterable[Place]) -> bool:
-        """Let a transaction write to these places and say whether each has a leader. Raise Violation if ours is open
-        there.
+    def written(self, places: Iterable[Place], group: str) -> bool:
+        """Let a transaction of a group write to these places and say whether each has a leader.
+
+        Raise Violation if a transaction of the same group is open there.
         """
         touched = [self.log(place) for place in dict.fromkeys(places)]
-        if any(each.is_ours for log in touched for each in log.opened):
+        if any(each.group == group for log in touched for each in log.opened):
             raise Violation("a transaction that the brokers have forgotten was ended by another one")
         for log in touched:
             log.end += 2
         return all(log.is_led for log in touched)
 
-    def ended(self, places: Iterable[Place]) -> bool:
-        """Write the markers to these places and say whether some were lost, with the connection to a broker."""
+    def ended(self, places: Iterable[Place], group: str) -> bool:
+        """Write the markers of a group's transaction to these places.
+
+        Say whether some were lost, with the connection to a broker.
+        """
         if not self.forgets:
             return False
         lost = [place for place in dict.fromkeys(places) if self._rng.random() < self._chances.get(place, LOSS_CHANCE)]
         for place in lost:
-            self.log(place).begin(is_ours=True, names_us=True)
+            self.log(place).begin(group, names_us=True)
             self.log(place).elect()
         return bool(lost)
 
@@ -135,7 +143,7 @@ class Brokers:
         place = self._rng.choice(places if self._rng.random() < OFTEN else seldom)
         log, luck = self.log(place), self._rng.random()
         if luck < 0.3:
-            log.begin(is_ours=False, names_us=self._rng.random() < 0.6)
+            log.begin("", names_us=self._rng.random() < 0.6)
             return f"an application has a transaction open on {place}"
         if luck < 0.45:
             log.elect()
@@ -146,9 +154,9 @@ class Brokers:
             return f"{place} has no leader"
         log.is_led = True
         if luck < 0.75:
-            log.opened = [each for each in log.opened if each.is_ours]
+            log.opened = [each for each in log.opened if each.group]
             return f"applications have ended their transactions on {place}"
-        log.opened = [each for each in log.opened if not each.is_ours]
+        log.opened = [each for each in log.opened if not each.group]
         return f"an operator has ended what was forgotten on {place}"
 
     def settle(self) -> None:

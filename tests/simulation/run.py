@@ -104,8 +104,8 @@ AWAY_SHARE = 0.3
 
 AWAY_MOVES_SHARE = 0.4
 AWAY_MOVES_CHANCE = 0.2
-"""The share of runs with series and ids in which no router was there while series were moved, and the chance of such a
-move beside some records."""
+"""The share of runs with series and ids, and without a delay of the topic, in which no router was there while series
+were moved; and the chance of such a move beside some records."""
 
 NAMES_SHARE = 0.6
 """The share of runs in which schedules, recurring ones too, are cancelled and replaced."""
@@ -351,7 +351,12 @@ class Run:
             append_recurring(self._recurring, self._clock.now_ms, self._around.log, ids, self._away)
         if self._names:
             append_named(self._named, self._clock.now_ms, self._around.log, self._delays_ms)
-            if self._recurs and self._away_moves is not None and self._away_moves.random() < AWAY_MOVES_CHANCE:
+            if (
+                self._recurs
+                and self._delays_ms == [0]
+                and self._away_moves is not None
+                and self._away_moves.random() < AWAY_MOVES_CHANCE
+            ):
                 append_moved_while_away(self._away_moves, self._around.log)
             if self._around.refuses_moves:
                 append_chain(self._chaining, self._clock.now_ms, self._around.log)

@@ -366,6 +366,11 @@ class Held(NamedTuple):
     transactional_id: str
     epoch: int
 
+    @property
+    def group(self) -> str:
+        """The group of the router: the beginning of the id, as of each lane."""
+        return self.transactional_id.partition(".")[0]
+
 
 class _Astray(NamedTuple):
     """A repeated request to end a transaction of this producer, whose first copy is still on its way."""
@@ -441,7 +446,7 @@ class Store:
             raise FencedError
         if self.has_lost_connection(producer) and self._faults.rng.random() < 0.5:
             return self._torn(transaction)
-        if not self.brokers.written(_places(transaction)):
+        if not self.brokers.written(_places(transaction), producer.group):
             raise UnknownOutcomeError
         if any(self.refusing.refuses(topic, record) for topic, record in _written(transaction)):
             self._abort(producer, transaction)
@@ -476,7 +481,7 @@ class Store:
 
     def _end(self, producer: Held, transaction: Transaction, *, commits: bool) -> None:
         """Write the markers; if one is lost, the producer has lost its connection to that broker, too."""
-        if self.brokers.ended(_places(transaction)):
+        if self.brokers.ended(_places(transaction), producer.group):
             self._astray = _Astray(producer, commits)
 
     def _perhaps_repeated(self, producer: Held, *, commits: bool) -> None:
