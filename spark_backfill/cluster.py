@@ -1,8 +1,8 @@
 """Requests of the driver to the cluster, and the few records that it reads itself, from state and staging topics."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -22,7 +22,7 @@ from spark_backfill.errors import JobError
 REQUEST_TIMEOUT_S: Final = 20.0
 ASK_AGAIN_WITHIN_S: Final = 10.0
 ASK_AGAIN_AFTER_S: Final = 0.2
-"""Time to find the new leader of a partition, and the pause between two requests."""
+"""Time to find the new leader of a partition or coordinator of a group, and the pause between two requests."""
 
 _MISSING: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 
@@ -36,6 +36,18 @@ _STALE_LOOK: Final = frozenset(
     }
 )
 """Errors of a request to a broker that no longer leads, or does not know yet that it leads or where its log ends."""
+
+_COORDINATOR_MOVES: Final = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+"""Errors of a request about a group while its coordinator changes, as after the loss of a broker."""
+
+T = TypeVar("T")
 
 
 class Connection(Protocol):
@@ -145,12 +157,17 @@ def _offsets(
     """Return an offset of each partition; ask again for a while where the leader has changed."""
     if not places:
         return {}
+    return _patiently(admin, lambda: _answered(admin, places, spec, isolation), _STALE_LOOK)
+
+
+def _patiently(admin: AdminClient, ask: Callable[[], T], passing: frozenset[int]) -> T:
+    """Return the answer; ask again for a while after an error that passes."""
     until_s = time.monotonic() + ASK_AGAIN_WITHIN_S
     while True:
         try:
-            return _answered(admin, places, spec, isolation)
+            return ask()
         except KafkaException as exception:
-            if exception.args[0].code() not in _STALE_LOOK or time.monotonic() >= until_s:
+            if exception.args[0].code() not in passing or time.monotonic() >= until_s:
                 raise
         time.sleep(ASK_AGAIN_AFTER_S)
         admin.list_topics(timeout=REQUEST_TIMEOUT_S)
@@ -170,14 +187,17 @@ def _answered(
 
 def group_members(admin: AdminClient, group_id: str) -> list[str]:
     """Return client ids and hosts of the members of a consumer group; none when there is no such group."""
-    (future,) = admin.describe_consumer_groups([group_id], request_timeout=REQUEST_TIMEOUT_S).values()
     try:
-        described = future.result(REQUEST_TIMEOUT_S + 1)
+        return _patiently(admin, lambda: _members(admin, group_id), _COORDINATOR_MOVES)
     except KafkaException as exception:
         if exception.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
             return []
         raise
-    return [f"{member.client_id} on {member.host}" for member in described.members]
+
+
+def _members(admin: AdminClient, group_id: str) -> list[str]:
+    (future,) = admin.describe_consumer_groups([group_id], request_timeout=REQUEST_TIMEOUT_S).values()
+    return [f"{member.client_id} on {member.host}" for member in future.result(REQUEST_TIMEOUT_S + 1).members]
 
 
 def groups(admin: AdminClient) -> list[str]:

@@ -2,19 +2,28 @@
 
 from collections.abc import Iterable
 from concurrent.futures import Future
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from spark_backfill import cluster
-from spark_backfill.cluster import LogRange, log_ranges
+from spark_backfill.cluster import LogRange, group_members, log_ranges
 
 
 class Offset:
     def __init__(self, offset: int) -> None:
         self.offset = offset
+
+
+class DescribedMember(NamedTuple):
+    client_id: str
+    host: str
+
+
+class DescribedGroup(NamedTuple):
+    members: list[DescribedMember]
 
 
 class Admin:
@@ -36,6 +45,15 @@ class Admin:
                 future.set_result(Offset(10 + place.partition))
             else:
                 future.set_exception(KafkaException(KafkaError(error)))
+        return made
+
+    def describe_consumer_groups(self, names: Iterable[str], **_: object) -> dict[str, Future[DescribedGroup]]:
+        made: dict[str, Future[DescribedGroup]] = {name: Future() for name in names}
+        for future in made.values():
+            if self.errors:
+                future.set_exception(KafkaException(KafkaError(self.errors.pop(0))))
+            else:
+                future.set_result(DescribedGroup([DescribedMember("router", "/10.0.0.1")]))
         return made
 
 
@@ -69,3 +87,15 @@ def test_a_partition_without_a_leader_ends_the_job_after_a_while(monkeypatch: py
 
 def test_no_partitions_have_no_offsets() -> None:
     assert ranges(Admin()) == {}
+
+
+def test_a_group_is_described_again_when_its_coordinator_has_changed() -> None:
+    admin = Admin(KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+    assert group_members(cast("AdminClient", admin), "g") == ["router on /10.0.0.1"]
+    assert admin.looks == 2
+
+
+def test_a_group_that_is_unknown_has_no_members() -> None:
+    admin = Admin(KafkaError.GROUP_ID_NOT_FOUND)
+    assert group_members(cast("AdminClient", admin), "g") == []
+    assert admin.looks == 0
