@@ -1,10 +1,11 @@
 """Reads back the staged buckets of a job by position, and decides the same log by the rules."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from confluent_kafka.admin import NewTopic
+from pyspark.sql import SparkSession
 
 from index.buckets.bucket import Manifest
 from index.protocol.record import Record
@@ -16,10 +17,11 @@ from snapshots.segments.segment import StoredEntry, decode_segment
 from snapshots.state.staged import Intent, StagedBucket, fold_staged
 from spark_backfill import cluster, settings
 from spark_backfill.buckets.job import Job
-from spark_backfill.build import index_job, scope
-from spark_backfill.build.index_job import Options
+from spark_backfill.build import index_job, rebuild_job, scope
+from spark_backfill.build.index_job import IndexOutcome, Options
 from spark_backfill.build.scope import Asked
 from spark_backfill.source import OffsetRange
+from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Stage, wait_until
 
 COMPACT = {"cleanup.policy": "compact"}
@@ -114,3 +116,44 @@ def prepared(stage: Stage, directory: Path, delay: str) -> tuple[Job, list[Offse
     known = scope.look(settings, topic, admin, Asked())
     ranges = scope.index_ranges(topic, known, Asked())
     return index_job.prepare(settings, topic, known.delay.topic_id, ranges, Options(task_records=1_500), admin), ranges
+
+
+def adopted(router: RouterProcess, delay: str) -> float:
+    """Return how many staged buckets a router has adopted."""
+    return router.metric(f'backfills_total{{outcome="adopted",topic="{delay}"}}')
+
+
+def rebuild(
+    spark: SparkSession,
+    stage: Stage,
+    directory: Path,
+    delay: str,
+    released_before_ms: int = -1,
+    say: Callable[[str], None] = print,
+) -> IndexOutcome:
+    """Rebuild the whole delay topic in small buckets."""
+    settings = settings_of(stage, directory)
+    topic = settings.delay_topic(delay)
+    options = Options("rebuild", bucket_records=400, task_records=200)
+    return rebuild_job.rebuild(spark, settings, topic, Asked(), options, say, released_before_ms=released_before_ms)
+
+
+def wait_for_end_of_session(stage: Stage, directory: Path) -> None:
+    """Wait until a stopped router is no member of the group: a static member stays one until its session ends."""
+    admin = cluster.connect(settings_of(stage, directory))
+    wait_until(lambda: not cluster.group_members(admin, stage.group_id), "end of the router's session")
+
+
+def lose_state(stage: Stage, delay: str) -> None:
+    """Lose topics for good, and create them again as OPERATIONS says, under "A lost broker"."""
+    stage.delete(*(f"{delay}.{name}" for name in ("delay-state", "delay-snapshots", "delay-backfill")))
+    done = stage.router("init").command("init")
+    assert (done.returncode, "the state was lost" in done.stdout) == (1, True), done.stdout
+
+
+def pending_offsets(stage: Stage, delay: str) -> list[int]:
+    """Return the offsets of the records that ``rebuild`` has staged."""
+    found, intents = staged(stage, delay)
+    assert intents == []
+    assert all(each.restores for each in found)
+    return sorted(offset for each in found for _, offset, _ in entries_of(stage, delay, each.manifest))

@@ -11,15 +11,10 @@ from spark_backfill.build import index_job
 from spark_backfill.build.index_job import Options
 from spark_backfill.build.scope import Asked
 from spark_backfill.source import connector_options, read_ranges
-from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Header, Load, Stage, now_ms, wait_until
-from tests.spark.backfill import delay_topic, prepared, settings_of, staged
+from tests.spark.backfill import adopted, delay_topic, prepared, settings_of, staged
 from tests.wire import Broker, WireBatch, WireRecord
 from tests.wire.batch import encode_headers
-
-
-def adopted(router: RouterProcess, delay: str) -> float:
-    return router.metric(f'backfills_total{{outcome="adopted",topic="{delay}"}}')
 
 
 def post(stage: Stage, delay: str, rng: Random, count: int, *, due_in_ms: tuple[int, int]) -> None:

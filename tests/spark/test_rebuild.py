@@ -11,37 +11,10 @@ from pyspark.sql import SparkSession
 from sidecar.kafka.client.admin import log_range
 from snapshots.segments.manifest import encode_manifest, manifest_key
 from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
-from spark_backfill import cluster
-from spark_backfill.build import rebuild_job
-from spark_backfill.build.index_job import IndexOutcome, Options
-from spark_backfill.build.scope import Asked
 from spark_backfill.errors import JobError
 from tests.integration.scenario import TIMEOUT_S, Header, Stage, now_ms, wait_until
 from tests.integration.stored_buckets import delete_records, state, truncate
-from tests.spark.backfill import delay_topic, entries_of, settings_of, staged
-
-
-def rebuild(
-    spark: SparkSession, stage: Stage, directory: Path, delay: str, released_before_ms: int = -1
-) -> IndexOutcome:
-    settings = settings_of(stage, directory)
-    topic = settings.delay_topic(delay)
-    options = Options("rebuild", bucket_records=400, task_records=200)
-    return rebuild_job.rebuild(spark, settings, topic, Asked(), options, print, released_before_ms=released_before_ms)
-
-
-def pending_offsets(stage: Stage, delay: str) -> list[int]:
-    found, intents = staged(stage, delay)
-    assert intents == []
-    assert all(each.restores for each in found)
-    return sorted(offset for each in found for _, offset, _ in entries_of(stage, delay, each.manifest))
-
-
-def lose_state(stage: Stage, delay: str) -> None:
-    """Lose topics for good, and create them again as OPERATIONS says, under "A lost broker"."""
-    stage.delete(*(f"{delay}.{name}" for name in ("delay-state", "delay-snapshots", "delay-backfill")))
-    done = stage.router("init").command("init")
-    assert (done.returncode, "the state was lost" in done.stdout) == (1, True), done.stdout
+from tests.spark.backfill import delay_topic, lose_state, pending_offsets, rebuild, staged, wait_for_end_of_session
 
 
 def test_a_router_goes_on_after_its_state_was_lost(
@@ -72,9 +45,7 @@ def test_a_router_goes_on_after_its_state_was_lost(
         with pytest.raises(JobError, match="has members"):
             rebuild(spark, stage, tmp_path, delay)
         router.stop()
-    admin = cluster.connect(settings_of(stage, tmp_path))
-    # A static member remains one until its session ends.
-    wait_until(lambda: not cluster.group_members(admin, stage.group_id), "end of the router's session")
+    wait_for_end_of_session(stage, tmp_path)
     with pytest.raises(JobError, match="it is not lost"):
         rebuild(spark, stage, tmp_path, delay)
     left = {
@@ -137,8 +108,7 @@ def test_what_controls_have_cancelled_is_not_pending_again(spark: SparkSession, 
         assert router.stop() == 0
     stage.send(delay, ("deliver-cancel", b"open"))
     stage.send(delay, *named(b"later", far_ms), value=b"later")
-    admin = cluster.connect(settings_of(stage, tmp_path))
-    wait_until(lambda: not cluster.group_members(admin, stage.group_id), "end of the router's session")
+    wait_for_end_of_session(stage, tmp_path)
     lose_state(stage, delay)
 
     rebuild(spark, stage, tmp_path, delay)
@@ -267,8 +237,7 @@ def test_a_router_goes_on_after_its_state_has_lost_its_beginning(
     progress = encode_progress(whole.progress, whole.delay_topic_id, whole.inventory)
     stage.send(topic, key=PROGRESS_KEY, value=progress)
     truncate(stage, delay, end)
-    admin = cluster.connect(settings_of(stage, tmp_path))
-    wait_until(lambda: not cluster.group_members(admin, stage.group_id), "end of the router's session")
+    wait_for_end_of_session(stage, tmp_path)
 
     rebuild(spark, stage, tmp_path, delay)
 

@@ -6,12 +6,8 @@ import pytest
 from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
-from spark_backfill import cluster
-from spark_backfill.build import rebuild_job
-from spark_backfill.build.index_job import Options
-from spark_backfill.build.scope import Asked
-from tests.integration.scenario import Header, Stage, header, wait_until
-from tests.spark.backfill import COMPACT, settings_of, staged
+from tests.integration.scenario import Header, Stage, header
+from tests.spark.backfill import COMPACT, rebuild, staged, wait_for_end_of_session
 
 
 def _lose(stage: Stage, *topics: str) -> None:
@@ -34,13 +30,10 @@ def test_recurring_schedules_go_on_or_it_is_told_how_many_end(
         stage.send(delay, ("deliver-every", b"3s"), value=b"every")
         stage.wait_records(out, 3)
         router.stop()
-    admin = cluster.connect(settings_of(stage, tmp_path))
-    wait_until(lambda: not cluster.group_members(admin, stage.group_id), "end of the router's session")
+    wait_for_end_of_session(stage, tmp_path)
     _lose(stage, f"{delay}.delay-state", *([] if has_copy else [f"{delay}.delay-snapshots"]))
     said: list[str] = []
-    settings = settings_of(stage, tmp_path)
-    options = Options("rebuild", bucket_records=400, task_records=200)
-    rebuild_job.rebuild(spark, settings, settings.delay_topic(delay), Asked(), options, said.append)
+    rebuild(spark, stage, tmp_path, delay, say=said.append)
     assert any("at most 2 recurring schedules" in line for line in said) is not has_copy
     if not has_copy:
         return
