@@ -166,6 +166,53 @@ def test_queries_find_the_records_of_staged_buckets_in_front_of_them(
     assert came >= {number for number in range(1_201) if number % 3} | set(range(1_202, 1_252))
 
 
+def test_what_queries_have_cancelled_is_not_pending_after_a_rebuild(
+    spark: SparkSession, stage: Stage, tmp_path: Path
+) -> None:
+    out, other = stage.target(), stage.target("other")
+    delay = delay_topic(stage, default_target=out, allowed_targets=[other])
+    to_other: Header = ("deliver-to", other.encode())
+    with stage.router() as router:
+        router.start_and_wait()
+        stage.send(delay, ("deliver-after", b"1"), CUSTOMER, value=b"left before")
+        stage.wait_records(out, 1)
+        far_ms = now_ms() + 60_000
+        due: Header = ("deliver-at", b"%d" % far_ms)
+        later: Header = ("deliver-at", b"%d" % (far_ms + 1))
+        stage.send(delay, due, CUSTOMER, value=b"cancelled")
+        stage.send(delay, due, CUSTOMER, ("deliver-id", b"a"), ("deliver-replace", b"true"), value=b"cancelled too")
+        stage.send(delay, due, to_other, value=b"cancelled by target")
+        stage.send(delay, later, to_other, value=b"kept: later")
+        stage.send(delay, due, ("customer", b"8"), value=b"kept: another customer")
+        # Not due before a slow machine reads the open query.
+        much_later: Header = ("deliver-at", b"%d" % (far_ms + HOUR_MS))
+        stage.send(delay, much_later, ("deliver-id", b"open 1"), value=b"cancelled by the open query")
+        stage.send(delay, query(OF_CUSTOMER))
+        stage.send(delay, due, CUSTOMER, value=b"kept: behind")
+        stage.send(delay, query({"target": other, "due_to": far_ms + 1}))
+        stage.wait_records(f"{delay}.receipts", 3)
+        assert router.stop() == 0
+    stage.send(delay, query({"id_prefix": "open"}))
+    stage.send(delay, due, ("deliver-id", b"open 2"), value=b"kept: behind the open query")
+    wait_for_end_of_session(stage, tmp_path)
+    lose_state(stage, delay)
+    said: list[str] = []
+
+    rebuild(spark, stage, tmp_path, delay, say=said.append)
+
+    assert pending_offsets(stage, delay) == [4, 5, 6, 8]
+    assert any("goes on at offset 10, with a control that has no receipt" in line for line in said)
+    with stage.router() as router:
+        router.start_and_wait()
+        report = stage.settle(timeout_s=150)
+        assert router.stop() == 0
+    receipts = [json.loads(each.value or b"") for each in stage.records(f"{delay}.receipts")]
+    assert [each.get("matched") for each in receipts] == [None, 2, 1, 1]
+    assert (report.cancelled, report.answered, report.released_once) == (4, 3, 5)
+    came = [each.value or b"" for topic in (out, other) for each in stage.records(topic)]
+    assert all(value.startswith((b"kept", b"left")) for value in came)
+
+
 @pytest.mark.parametrize("below", [0, 2])
 def test_a_query_in_front_of_the_region_cancels_nothing_behind_it(
     spark: SparkSession, stage: Stage, tmp_path: Path, below: int
