@@ -10,15 +10,10 @@ from random import Random
 
 import pytest
 
-from sidecar.config.model import load as load_config
-from sidecar.kafka.client.admin import connect
-from sidecar.kafka.doubts.ending import EndTransaction
 from tests.faults.named_load import RECURRING, NamedLoad, check_receipts
+from tests.faults.operating import end_forgotten
 from tests.faults.stage import SMALL_BUCKETS, FaultStage, proxied, settled
-from tests.integration.readiness import partitions
-from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, Load, wait_until
-from tests.wire import Broker
 
 pytestmark = pytest.mark.slow
 
@@ -70,27 +65,11 @@ def test_the_disk_is_full(named: bool, small_disk: Path, tmp_path: Path, rng: Ra
             node.start()
             time.sleep(2)
             load.finish()
-            wait_until(lambda: _is_ready(stage, router, delay), "the router is ready", 120)
+            end_forgotten(stage, [delay], [out], router)
             settled(stage)
             if named:
                 check_receipts(stage, delay, out)
             assert router.stop() == 0
-
-
-def _is_ready(stage: FaultStage, router: RouterProcess, delay: str) -> bool:
-    """Say whether the router is ready; do as it says if the broker has forgotten a transaction of the state."""
-    if router.ready():
-        return True
-    if any("delay-router end-transaction" in each["why"] for each in partitions(router).values()):
-        config = load_config(router.config, {})
-        place = (f"{delay}.delay-state", 0)
-        command = EndTransaction(config, connect(config), config.delay_topics[0], 0, place)
-        shown = command.show()
-        if shown.is_open:
-            with Broker(stage.bootstrap) as broker:
-                producer_id, _ = broker.init_producer_id(command.transactional_id)
-            command.end(producer_id, shown.from_offset, committed=shown.log_says == "committed")
-    return False
 
 
 def test_a_flood_of_records_that_are_rejected(lone: FaultStage, rng: Random) -> None:
