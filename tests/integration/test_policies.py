@@ -135,16 +135,22 @@ def test_a_disabled_delay_topic_rejects_or_releases_at_once(ruled: Ruled) -> Non
     assert [header(record, "delay-source") for record in records] == [undelayed.encode(), pending.encode()]
 
 
+def _limited(ruled: Ruled, router: RouterProcess, delay: str, max_delay: str) -> Operations:
+    """Start a router, and wait until a policy of this kind is in force."""
+    router.start_and_wait()
+    operations = ruled.operations(router)
+    operations.change_policy(topic_scope(delay), {"max_delay": max_delay})
+    wait_until(lambda: in_force(router), "rules in force")
+    return operations
+
+
 def test_policies_of_a_topic_that_was_created_again_hold(ruled: Ruled) -> None:
     """The new topic is longer than the position in the old one, so the client gets no error."""
     stage = ruled.stage
     out = stage.target()
     delay = stage.delay(default_target=out)
     with ruled.router() as router:
-        router.start_and_wait()
-        operations = ruled.operations(router)
-        operations.change_policy(topic_scope(delay), {"max_delay": "1h"})
-        wait_until(lambda: in_force(router), "rules in force")
+        operations = _limited(ruled, router, delay, "1h")
         router.pause()
         stage.delete(ruled.topic)
         stage.create([NewTopic(ruled.topic, 1, 1, config={"cleanup.policy": "compact", **APPEND_TIME})])
@@ -302,10 +308,7 @@ def test_a_policy_that_cannot_be_read_keeps_the_last_good_one(ruled: Ruled) -> N
     out = stage.target()
     delay = stage.delay(default_target=out)
     with ruled.router() as router:
-        router.start_and_wait()
-        operations = ruled.operations(router)
-        operations.change_policy(topic_scope(delay), {"max_delay": "2s"})
-        wait_until(lambda: in_force(router), "rules in force")
+        operations = _limited(ruled, router, delay, "2s")
         _write(ruled, topic_scope(delay).key, b'{"version": 99, "max_delay": "1h"}')
         wait_until(lambda: router.metric("policies_unreadable") == 1, "the alarm")
         # The older record is still in the log; once compaction has removed it, the rules in the state are the last
