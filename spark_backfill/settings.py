@@ -23,6 +23,7 @@ from index.rules.targets import INTERNAL_PREFIX
 ENV_FILE: Final = "DELAY_ROUTER_CONFIG"
 ENV_PREFIX: Final = "DELAY_ROUTER__"
 DEFAULT_FILE: Final = Path("delay-router.toml")
+POLICIES_TOPIC: Final = "__delay_router_policies"
 
 _FILE: Final = "_file"
 """Ending of a key that names a file with the secret in it."""
@@ -57,6 +58,7 @@ class Settings:
     group_id: str
     delay_topics: tuple[DelayTopic, ...]
     source: str
+    policies_topic: str = POLICIES_TOPIC
 
     def delay_topic(self, name: str) -> DelayTopic:
         """Return the delay topic of that name; raise ConfigError when none is configured."""
@@ -163,7 +165,9 @@ def _settings(raw: Mapping[str, Any], source: str) -> Settings:
             topics.append(_delay_topic(table, forbidden))
         except (ValueError, TypeError, LookupError) as error:
             raise ConfigError(f"{source}: delay topic {table['name']!r}: {error}") from error
-    return Settings(kafka, str(_table(raw, "router").get("group_id", "delay-router")), tuple(topics), source)
+    router = _table(raw, "router")
+    policies_topic = str(router.get("policies_topic", POLICIES_TOPIC))
+    return Settings(kafka, str(router.get("group_id", "delay-router")), tuple(topics), source, policies_topic)
 
 
 def _names(table: Mapping[str, Any]) -> tuple[str, str, str, str, str, str]:

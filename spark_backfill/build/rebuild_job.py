@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 
 from index.protocol.headers import SERIES
 from spark_backfill import cluster
-from spark_backfill.build import answered, released, scope
+from spark_backfill.build import answered, policies, released, scope
 from spark_backfill.build.index_job import IndexOutcome, Options, prepare, run
 from spark_backfill.build.queried import queries_of, without_queried
 from spark_backfill.cluster import LogRange
@@ -42,6 +42,7 @@ def rebuild(
     admin = cluster.connect(settings)
     known = scope.look(settings, topic, admin, asked)
     ranges = scope.rebuild_ranges(settings, topic, known, cluster.group_members(admin, settings.group_id))
+    policies.require_targets_read(settings, topic, admin, targets)
     logs = released.logs_of(admin, released.topics_of(admin, topic, targets))
     if (gone := released.incomplete(admin, logs)) and released_before_ms < 0:
         raise JobError(

@@ -1,20 +1,34 @@
 """Tests of ``rebuild``: the pending records after a loss of the state, and a router that goes on from them."""
 
+import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import pytest
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
 from sidecar.kafka.client.admin import log_range
 from snapshots.segments.manifest import encode_manifest, manifest_key
 from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
+from spark_backfill.build import rebuild_job
+from spark_backfill.build.index_job import Options
+from spark_backfill.build.scope import Asked
 from spark_backfill.errors import JobError
 from tests.integration.scenario import TIMEOUT_S, Header, Stage, now_ms, wait_until
 from tests.integration.stored_buckets import delete_records, state, truncate
-from tests.spark.backfill import delay_topic, lose_state, pending_offsets, rebuild, staged, wait_for_end_of_session
+from tests.spark.backfill import (
+    delay_topic,
+    lose_state,
+    pending_offsets,
+    rebuild,
+    settings_of,
+    staged,
+    wait_for_end_of_session,
+)
 
 
 def test_a_router_goes_on_after_its_state_was_lost(
@@ -246,3 +260,27 @@ def test_a_router_goes_on_after_its_state_has_lost_its_beginning(
         router.start_and_wait()
         assert all(manifest.bucket_id < 99 for manifest in state(stage, delay).buckets)
         stage.settle(timeout_s=120)
+
+
+def test_a_target_that_only_a_policy_has_named_must_be_named_again(
+    spark: SparkSession, stage: Stage, tmp_path: Path
+) -> None:
+    out, other = stage.target(), stage.target("other")
+    delay = delay_topic(stage, default_target=out)
+    policies = f"__{stage.word}.policies"
+    stage.create([NewTopic(policies, 1, 1, config={"cleanup.policy": "compact"})])
+    policy = json.dumps({"version": 1, "default_target": other}).encode()
+    stage.post(policies, key=f"topic/{delay}".encode(), value=policy)
+    stage.flush()
+    with stage.router(policies_topic=policies) as router:
+        router.start_and_wait()
+        stage.send(delay, ("deliver-after", b"1"))
+        stage.wait_records(other, 1)
+        router.stop()
+    wait_for_end_of_session(stage, tmp_path)
+    lose_state(stage, delay)
+    settings = replace(settings_of(stage, tmp_path), policies_topic=policies)
+    go = partial(rebuild_job.rebuild, spark, settings, settings.delay_topic(delay), Asked(), Options("rebuild"), print)
+    with pytest.raises(JobError, match=rf"names targets that the job does not read: {other}\. .* --target"):
+        go()
+    assert go(targets=[other]).entries == 0

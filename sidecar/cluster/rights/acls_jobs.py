@@ -61,6 +61,8 @@ def _export(config: Config) -> Iterator[Acl]:
 def _rebuild(config: Config) -> Iterator[Acl]:
     yield from _index(config)
     yield from _released(config, "find the released records")
+    if config.router.policies_topic:
+        yield _on(config.router.policies_topic, READ, "see which targets policies have named")
 
 
 def _schedule(config: Config) -> Iterator[Acl]:

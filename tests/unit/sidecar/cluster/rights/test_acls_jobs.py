@@ -58,7 +58,7 @@ REDRIVE = {
     ("job", "wanted"),
     [
         ("index", INDEX),
-        ("rebuild", {**INDEX, **RELEASED}),
+        ("rebuild", {**INDEX, **RELEASED, ("topic", "__delay_router_policies", "literal"): "Read"}),
         ("audit", AUDIT),
         ("schedule", SCHEDULE),
         ("redrive", REDRIVE),
