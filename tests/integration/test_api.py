@@ -93,7 +93,7 @@ def test_a_policy_set_by_http_holds_in_every_router_and_is_told_by_every_one(sta
     for each in (one, two):
         # A router is ready without a partition, too, and a change before it serves one is not reported as a change.
         wait_until(lambda each=each: each.router.events("partition_active") != [], "each serves one")  # type: ignore[misc]
-    assert one.holds(delay, "max_delay") == {"value": "1h", "origin": "configuration"}
+    assert one.holds(delay, "max_delay") == {"value": "1h", "origin": "configuration", "is_default": False}
     assert one.ask("PUT", "/policies/default", {"max_delay": "2s"}, READ).status_code == 403
     one.do("PUT", f"/policies/topics/{delay}", {"max_delay": "2s"})
     written_s = time.monotonic()

@@ -110,10 +110,10 @@ def test_policies_are_set_shown_and_unset(desk: Desk) -> None:
     }
     assert "x.*" in desk.run(router, "policy", "get").stdout
     values = desk.json(router, "policy", "get", delay)["values"]
-    assert values["max_delay"] == {"value": "1h", "origin": f"topic/{delay}"}
+    assert values["max_delay"] == {"value": "1h", "origin": f"topic/{delay}", "is_default": False}
     assert values["tick"]["origin"] == "configuration"
     values = desk.json(router, "policy", "get", delay, "--target", out)["values"]
-    assert values["records_per_second"] == {"value": 50, "origin": f"target/{out}"}
+    assert values["records_per_second"] == {"value": 50, "origin": f"target/{out}", "is_default": False}
     desk.run(router, "policy", "unset", f"topic/{delay}", "max_delay")
     assert desk.json(router, "policy", "get", delay)["values"]["max_delay"]["origin"] == "configuration"
     desk.run(router, "policy", "unset", f"topic/{delay}", "--all")
