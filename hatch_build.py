@@ -47,12 +47,13 @@ class KernelHook(BuildHookInterface[Any]):
 
 
 def commit_file() -> dict[str, str]:
-    """Write the commit into a file, and return it with its place in the package; nothing where it is there already."""
+    """Return the file with the commit and its place in the package; a source distribution has the file."""
     about = runpy.run_path(str(ROOT / "sidecar" / "commit.py"))
     place = Path("sidecar", about["PACKED"])
-    # A source distribution has the file.
+    if (ROOT / place).exists():
+        return {str(ROOT / place): str(place)}
     commit = os.environ.get(COMMIT) or about["built_from"](ROOT / "sidecar")
-    if (ROOT / place).exists() or commit == about["UNKNOWN"]:
+    if commit == about["UNKNOWN"]:
         return {}
     file = ROOT / "build" / place.name
     file.parent.mkdir(exist_ok=True)
