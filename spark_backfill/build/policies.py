@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from index.rules.targets import matches
@@ -68,25 +68,8 @@ def _targets_in(value: bytes) -> Iterator[str]:
 
 def _values(settings: Settings, admin: AdminClient, topic: DelayTopic) -> Iterator[bytes]:
     """Yield every value in the policies topic that was about the delay topic, former ones too."""
-    found = cluster.topics(admin, filter(None, [settings.policies_topic]))
-    left = {(name, number) for name, each in found.items() for number in range(each.partitions)}
-    if not left:
-        return
     key = f"topic/{topic.name}".encode()
-    consumer = Consumer(cluster.reading(settings.kafka, settings.group_id) | {"auto.offset.reset": "earliest"})
-    try:
-        consumer.assign([TopicPartition(name, number, 0) for name, number in left])
-        while left:
-            message = consumer.poll(cluster.REQUEST_TIMEOUT_S)
-            if message is None:
-                raise JobError(f"{settings.policies_topic} was not read in {cluster.REQUEST_TIMEOUT_S:.0f} s")
-            error, value = message.error(), message.value()
-            if error is None:
-                if message.key() == key and value is not None:
-                    yield value
-            elif error.code() == KafkaError._PARTITION_EOF:
-                left.discard((message.topic() or "", message.partition() or 0))
-            else:
-                raise KafkaException(error)
-    finally:
-        consumer.close()
+    for name, found in cluster.topics(admin, filter(None, [settings.policies_topic])).items():
+        for partition, log in cluster.log_ranges(admin, name, range(found.partitions)).items():
+            records = cluster.records_of(settings, name, partition, log.end)
+            yield from (value for of, value in records if of == key and value is not None)

@@ -11,9 +11,9 @@ from confluent_kafka.admin import AdminClient
 
 from index.errors import DelayRouterError
 from sidecar.config.model import load
-from sidecar.engine.ports import Place
-from sidecar.kafka.client.admin import connect, log_range, uncommitted_end
+from sidecar.kafka.client.admin import connect
 from sidecar.kafka.doubts.ending import EndTransaction
+from tests.faults.stage import is_open
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import TIMEOUT_S, Stage
 from tests.wire import Broker
@@ -63,7 +63,7 @@ def _operate(stage: Stage, delay: str, outs: Sequence[str]) -> Iterator[str]:
             command = EndTransaction(config, admin, topic, partition, place)
             with suppress(DelayRouterError, KafkaException):
                 # The command reads the log of the coordinator, which is long here.
-                if not _is_open(admin, place):
+                if not is_open(admin, place):
                     continue
                 shown = command.show()
                 outcome = shown.by_state or shown.log_says
@@ -72,11 +72,6 @@ def _operate(stage: Stage, delay: str, outs: Sequence[str]) -> Iterator[str]:
                         producer_id, _ = broker.init_producer_id(command.transactional_id)
                     command.end(producer_id, shown.from_offset, committed=outcome == "committed")
                     yield f"{place[0]}/{place[1]} as {outcome}"
-
-
-def _is_open(admin: AdminClient, place: Place) -> bool:
-    _, settled = log_range(admin, *place)
-    return settled != uncommitted_end(admin, *place)
 
 
 def _partitions(admin: AdminClient, topic: str) -> int:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from sidecar.dev import local_kafka
 from sidecar.dev.audit import AuditReport
 from sidecar.dev.local_kafka.settings import HOST, PORTS_BESIDE, free_ports
+from sidecar.engine.ports import Place
 from sidecar.kafka.client.admin import log_range, uncommitted_end
 from tests.faults.proxy import ApiKey, Proxy
 from tests.integration.router_process import RouterProcess
@@ -125,14 +126,19 @@ class FaultStage(Stage):
 
     def open_transactions(self) -> list[str]:
         """Return the partitions with unsettled records, which readers do not see."""
-        found: list[str] = []
         known = self.admin.list_topics(timeout=TIMEOUT_S).topics
-        for topic in self.topics():
-            for partition in known[topic].partitions:
-                _, settled = log_range(self.admin, topic, partition)
-                if settled != uncommitted_end(self.admin, topic, partition):
-                    found.append(f"{topic}/{partition}")
-        return found
+        return [
+            f"{topic}/{partition}"
+            for topic in self.topics()
+            for partition in known[topic].partitions
+            if is_open(self.admin, (topic, partition))
+        ]
+
+
+def is_open(admin: AdminClient, place: Place) -> bool:
+    """Say whether a partition has unsettled records."""
+    _, settled_end = log_range(admin, *place)
+    return settled_end != uncommitted_end(admin, *place)
 
 
 def settled(stage: FaultStage, *, at_least: int = 100, timeout_s: float = 180.0) -> AuditReport:

@@ -1,4 +1,4 @@
-"""Tests of controls that cancel by query while routers die: each has one receipt, which counts what it cancelled."""
+"""Tests of controls that cancel by query while routers die: each has one receipt and the right number in it."""
 
 import json
 import time

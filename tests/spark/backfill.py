@@ -25,6 +25,7 @@ from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Stage, wait_until
 
 COMPACT = {"cleanup.policy": "compact"}
+SMALL = Options(bucket_records=500, task_records=250)
 
 
 def delay_topic(stage: Stage, partitions: int = 1, **options: Any) -> str:
@@ -121,6 +122,14 @@ def prepared(stage: Stage, directory: Path, delay: str) -> tuple[Job, list[Offse
 def adopted(router: RouterProcess, delay: str) -> float:
     """Return how many staged buckets a router has adopted."""
     return router.metric(f'backfills_total{{outcome="adopted",topic="{delay}"}}')
+
+
+def index(
+    spark: SparkSession, stage: Stage, directory: Path, delay: str, asked: Asked | None = None, options: Options = SMALL
+) -> IndexOutcome:
+    """Index a delay topic, or the offsets that are ``asked`` for."""
+    settings = settings_of(stage, directory)
+    return index_job.index(spark, settings, settings.delay_topic(delay), asked or Asked(), options, print)
 
 
 def rebuild(

@@ -26,10 +26,9 @@ from spark_backfill.build.index_job import Options
 from spark_backfill.build.scope import Asked
 from spark_backfill.errors import JobError
 from tests.integration.scenario import Header, Stage, now_ms
-from tests.spark.backfill import Wanted, delay_topic, entries_of, same, settings_of, staged, wanted
+from tests.spark.backfill import Wanted, delay_topic, entries_of, index, same, settings_of, staged, wanted
 
 DAY_MS = 86_400_000
-SMALL = Options(bucket_records=500, task_records=250)
 
 
 def headers_of(rng: Random, number: int) -> list[Header]:
@@ -70,13 +69,6 @@ def fill(stage: Stage, topic: str, rng: Random, count: int, partitions: int = 1)
             producer.flush(30)
             producer.abort_transaction(30)
     assert steady.flush(30) == 0
-
-
-def index(
-    spark: SparkSession, stage: Stage, directory: Path, delay: str, asked: Asked | None = None, options: Options = SMALL
-) -> index_job.IndexOutcome:
-    settings = settings_of(stage, directory)
-    return index_job.index(spark, settings, settings.delay_topic(delay), asked or Asked(), options, print)
 
 
 def check(stage: Stage, directory: Path, delay: str, partition: int, found: list[StagedBucket]) -> list[Wanted]:

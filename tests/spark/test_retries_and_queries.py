@@ -9,15 +9,14 @@ from pyspark.sql import SparkSession
 
 from index.protocol.schedule import due_ms_of
 from sidecar.dev.audit import AuditedRecord
-from spark_backfill.build import index_job
 from spark_backfill.build.index_job import Options
-from spark_backfill.build.scope import Asked
 from tests.integration.scenario import Header, Stage, header, now_ms
 from tests.integration.stored_buckets import delete_records
 from tests.spark.backfill import (
     adopted,
     delay_topic,
     entries_of,
+    index,
     lose_state,
     pending_offsets,
     rebuild,
@@ -30,6 +29,7 @@ CUSTOMER: Header = ("customer", b"7")
 OF_CUSTOMER = {"header": {"name": "customer", "value": "7"}}
 ALWAYS: Header = ("delay-attempt", b"2")
 HOUR_MS = 3_600_000
+STRETCHED = Options(bucket_records=400, task_records=200, stretch_records=300)
 
 
 def retrying(stage: Stage, **retry: Any) -> tuple[str, str, str, str]:
@@ -48,12 +48,6 @@ def query(predicate: dict[str, Any]) -> Header:
     return "deliver-cancel-where", json.dumps(predicate).encode()
 
 
-def index(spark: SparkSession, stage: Stage, directory: Path, delay: str, asked: Asked | None = None) -> None:
-    settings = settings_of(stage, directory)
-    options = Options(bucket_records=400, task_records=200, stretch_records=300)
-    index_job.index(spark, settings, settings.delay_topic(delay), asked or Asked(), options, print)
-
-
 def test_attempts_that_index_has_staged_come_back_when_they_are_due(
     spark: SparkSession, stage: Stage, tmp_path: Path
 ) -> None:
@@ -67,7 +61,7 @@ def test_attempts_that_index_has_staged_come_back_when_they_are_due(
     stage.send(delay, ("delay-attempt", b"2"), ("deliver-attempts-max", b"3"), to_other, value=b"third")
     stage.send(delay, ALWAYS, to_other, ("deliver-after", b"1h"), value=b"spent")
     stage.send(delay, ("delay-attempt", b"many"), value=b"bad")
-    index(spark, stage, tmp_path, delay)
+    index(spark, stage, tmp_path, delay, options=STRETCHED)
 
     (only,), _ = staged(stage, delay)
     due_ms = {offset: due for due, offset, _ in entries_of(stage, delay, only.manifest)}
@@ -146,7 +140,7 @@ def test_queries_find_the_records_of_staged_buckets_in_front_of_them(
     stage.post(delay, query({"id_prefix": "11", **OF_CUSTOMER}), value=b"")
     post(1_202, 50, 60_000)
     stage.flush()
-    index(spark, stage, tmp_path, delay)
+    index(spark, stage, tmp_path, delay, options=STRETCHED)
     waiting, _ = staged(stage, delay)
     ranges = [(each.manifest.from_offset, each.manifest.to_offset) for each in waiting]
     assert ranges == [(0, 300), (300, 600), (601, 901), (901, 1_201)]

@@ -29,9 +29,9 @@ ConnectionLostError   a repeated request may arrive late             if its last
                                                                      was long ago
 NotYetError           an obstacle will end by itself                 yes                   longer each time
 ClusterError          an outcome is unknown, or it was fenced        yes                   longer each time
-RefusedError          the partition must not start                   yes, before the       self._limits.look_again_s
+RefusedError          the partition must not start                   yes, before the       ``look_again_s``
                                                                      alarm, too
-any other error       a defect of the router                         yes                   self._limits.look_again_s
+any other error       a defect of the router                         yes                   ``look_again_s``
 ``is_stopping``       the group gives the partition to another one   the loop ends
 ====================  =============================================  ====================  =========================
 
@@ -214,7 +214,7 @@ class ServingLoop:
         return self._process.is_stopping() or self._again or owned.settings.drained or host.is_apart
 
     def _drain(self, owned: OwnedPartition, rounds: Rounds) -> Steps[None]:
-        """Seal the records in memory, so that the next owner finds them in buckets; give up in time."""
+        """Seal the records in memory, so that the next owner finds them in buckets, for at most ``drain_within_s``."""
         owned.drain()
         deadline_s = self._clock.running_s() + self._limits.drain_within_s
         while not owned.is_drained and not self._process.is_stopping() and self._clock.running_s() < deadline_s:

@@ -98,6 +98,7 @@ def test_rules_topics_and_limits_are_the_routers(tmp_path: Path, text: str, envi
     router, jobs = config.load(file, environ), settings.load(file, environ)
     assert jobs.kafka == router.kafka
     assert jobs.group_id == router.router.group_id
+    assert jobs.policies_topic == router.router.policies_topic
     assert len(jobs.delay_topics) == len(router.delay_topics) > 0
     for theirs, ours in zip(router.delay_topics, jobs.delay_topics, strict=True):
         assert ours.rules == router.rules_for(theirs)
