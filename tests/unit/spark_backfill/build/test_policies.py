@@ -5,15 +5,19 @@ from typing import Any
 
 import pytest
 
+from index.buckets.bucket_rules import SealRules
 from index.rules.rules import Retry, Rules
 from spark_backfill.build.policies import unread_targets
-from tests.unit.spark_backfill.build.test_scope import DELAY
+from spark_backfill.settings import DelayTopic
+
+
+def topic(**rules: Any) -> DelayTopic:
+    return DelayTopic(Rules("d", "out", **rules), "d.s", "d.n", "d.r", "d.b", "d.q", SealRules())
 
 
 def unread(*policies: dict[str, Any], more: tuple[str, ...] = (), **rules: Any) -> list[str]:
     values = [json.dumps(policy).encode() for policy in policies]
-    topic = DELAY.__class__(Rules("d", "out", **rules), *("x",) * 5, DELAY.seal_rules)
-    return unread_targets(values, topic, more)
+    return unread_targets(values, topic(**rules), more)
 
 
 @pytest.mark.parametrize(
@@ -37,4 +41,4 @@ def test_a_target_that_the_job_reads_is_not_named() -> None:
 
 def test_former_policies_count_and_other_bytes_do_not() -> None:
     assert unread({"default_target": "first"}, {"default_target": "second"}) == ["first", "second"]
-    assert unread_targets([b"{", b"[1]", b"\xff"], DELAY, ()) == []
+    assert unread_targets([b"{", b"[1]", b"\xff"], topic(), ()) == []
