@@ -36,15 +36,25 @@ def test_every_guarantee_holds(seed: int) -> None:
 
 @pytest.mark.parametrize(
     "seed",
-    [107982078477533, 45740967428765, 184791113374717, 28487962526089, 128979845390416, 1002611, 264541742486710],
+    [
+        107982078477533,
+        45740967428765,
+        184791113374717,
+        28487962526089,
+        128979845390416,
+        1002611,
+        264541742486710,
+        21851676035054,
+    ],
 )
 def test_seeds_that_once_broke_a_guarantee(seed: int) -> None:
     """Each seed broke a guarantee in another way.
 
     In their order: a cancellation between merged buckets, a trim by a fenced owner, a range that began below S, a
     cancelled record that had been loaded before it expired, a record that was cancelled again once its bucket was done,
-    an occurrence that was rejected while its next one could not be written to the delay partition, and a claim behind a
-    transaction of another group that the brokers have forgotten, which the model took for one transaction.
+    an occurrence that was rejected while its next one could not be written to the delay partition, a claim behind a
+    transaction of another group that the brokers have forgotten, which the model took for one transaction, and a new
+    owner that waited for another group, whose last transaction had removed its claim.
     """
     Run(seed).play()
 

@@ -153,11 +153,13 @@ class Claims:
         own, named = self._context.group_id, standing.groups()
         others = sorted(named - {own})
         if own in named:
-            self._has_claimed, self._yields_until_s = True, None
             left = [group for group in others if group not in self.fenced]
             for group in left:
                 standing.end_group(group)
                 self.fenced.add(group)
+            if not left:
+                # Not before: the last transaction of a group that is fenced here may still remove the claim.
+                self._has_claimed, self._yields_until_s = True, None
             return bool(left)
         if others and self._has_claimed:
             self._yield_to(others)
