@@ -32,12 +32,14 @@ from sidecar.cluster.topics import reach
 from sidecar.cluster.topics.series import kept_key, series_of
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
+from sidecar.engine.ownership.lanes import end_former, settle
 from sidecar.kafka.client import clients
 from sidecar.kafka.client.admin import TopicFacts, log_range, parse_place, topic_facts, uncommitted_end
 from sidecar.kafka.client.errors import Verdict, classify, error_of
 from sidecar.kafka.reading.scan import read_settled
 from snapshots.state.claim import CLAIM_PREFIX, claim_key, encode_claim
 from snapshots.state.inventory import Inventory
+from snapshots.state.lane import LaneName
 from snapshots.state.mask import mask_records
 from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress, writers_in
 from snapshots.state.transit import encode_transit
@@ -124,32 +126,53 @@ def _replace_state(config: Config, admin: AdminClient, planned: StartOver) -> No
 
 
 def fenced_producer(config: Config, admin: AdminClient, topic: DelayTopicConfig, partition: int) -> Producer:
-    """Return a producer that has fenced the owner of the partition, of any group, so that its state changes no more.
+    """Return a producer that has fenced the owner of the partition, of any group, so that its state changes no more."""
+    writers, fenced = _Writers(config, admin, topic, partition), set[str]()
+    end_former(writers)
+    while settle(writers, config.router.group_id, fenced):
+        end_former(writers)
+    return writers.own
+
+
+class _Writers:
+    """The lanes and groups that may write the state of a partition; ``own`` is the producer of the own id.
 
     Once the own id is fenced, no owner can name another lane in the state (:mod:`sidecar.engine.ownership.lanes`).
     """
-    own = config.router.group_id
-    producer = _fencing(config, clients.transactional_id(config, topic.name, partition))
-    fenced: set[str] = set()
-    while True:
-        _wait_until_visible(admin, topic.state, partition)
-        stored = [(each.key, each.value) for each in read_settled(config, topic.state, partition, admin)]
-        lane, groups = writers_in(stored)
-        others = {clients.transactional_id(config, topic.name, partition, group=group) for group in groups - {own}}
-        if lane is not None:
-            others.add(lane.transactional_id)
-        if own in groups and others <= fenced:
-            return producer
-        for each in others - fenced:
-            _fencing(config, each)
-        fenced |= others
-        if own not in groups:
-            # A group without the right to fence the others writes no claim, which would hold up the others.
-            producer.begin_transaction()
-            _produce(producer, topic.state, partition, claim_key(own), encode_claim())
-            producer.commit_transaction()
-            # Only a fence behind the claim counts.
-            fenced.clear()
+
+    def __init__(self, config: Config, admin: AdminClient, topic: DelayTopicConfig, partition: int) -> None:
+        self._config = config
+        self._admin = admin
+        self._topic = topic
+        self._partition = partition
+        self._ended: set[LaneName] = set()
+        self._groups: frozenset[str] = frozenset()
+        self.own = _fencing(config, clients.transactional_id(config, topic.name, partition))
+
+    def lane(self) -> LaneName | None:
+        state, partition = self._topic.state, self._partition
+        _wait_until_visible(self._admin, state, partition)
+        stored = read_settled(self._config, state, partition, self._admin)
+        lane, self._groups = writers_in((each.key, each.value) for each in stored)
+        return lane
+
+    def end(self, lane: LaneName) -> bool:
+        if lane in self._ended:
+            return False
+        _fencing(self._config, lane.transactional_id)
+        self._ended.add(lane)
+        return True
+
+    def groups(self) -> frozenset[str]:
+        return self._groups
+
+    def claim(self, group: str) -> None:
+        self.own.begin_transaction()
+        _produce(self.own, self._topic.state, self._partition, claim_key(group), encode_claim())
+        self.own.commit_transaction()
+
+    def end_group(self, group: str) -> None:
+        _fencing(self._config, clients.transactional_id(self._config, self._topic.name, self._partition, group=group))
 
 
 def _fencing(config: Config, transactional_id: str) -> Producer:

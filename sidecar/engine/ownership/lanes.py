@@ -131,6 +131,28 @@ def end_former(standing: StateWriters) -> None:
         pass
 
 
+def settle(standing: StateWriters, own: str, fenced: set[str]) -> bool:
+    """Do one step to be the only group that writes the state: fence the other groups, or write the own claim.
+
+    Say whether the step has changed anything: then the state must be read again. ``fenced`` has the groups that were
+    fenced behind the claim, for the next step.
+    """
+    named = standing.groups()
+    others = sorted(named - {own})
+    if own in named:
+        left = [group for group in others if group not in fenced]
+        for group in left:
+            standing.end_group(group)
+            fenced.add(group)
+        return bool(left)
+    # A group without the right to fence the others writes no claim, which would hold up the others.
+    for group in others:
+        standing.end_group(group)
+    standing.claim(own)
+    fenced.clear()
+    return True
+
+
 class Claims:
     """The claim of one group on one partition, by one worker; it outlives the ownerships of that worker."""
 
@@ -146,28 +168,18 @@ class Claims:
         self.fenced = set()
 
     def settle(self, standing: StateWriters) -> bool:
-        """Do one step of a take-over, and say whether it has changed anything: then the state must be read again.
+        """Do one step of a take-over, as the function ``settle`` does.
 
         Raise RefusedError with the way out while another group has the partition.
         """
         own, named = self._context.group_id, standing.groups()
-        others = sorted(named - {own})
-        if own in named:
-            left = [group for group in others if group not in self.fenced]
-            for group in left:
-                standing.end_group(group)
-                self.fenced.add(group)
-            if not left:
-                # Not before: the last transaction of a group that is fenced here may still remove the claim.
-                self._has_claimed, self._yields_until_s = True, None
-            return bool(left)
-        if others and self._has_claimed:
-            self._yield_to(others)
-        for group in others:
-            standing.end_group(group)
-        standing.claim(own)
-        self.fenced.clear()
-        return True
+        if self._has_claimed and own not in named and named:
+            self._yield_to(sorted(named))
+        has_changed = settle(standing, own, self.fenced)
+        if not has_changed:
+            # Not before: the last transaction of a group that is fenced in this take-over may still remove the claim.
+            self._has_claimed, self._yields_until_s = True, None
+        return has_changed
 
     def _yield_to(self, others: Sequence[str]) -> None:
         now_s = self._context.clock.running_s()
