@@ -149,8 +149,7 @@ class PendingSet(Generic[P]):
         Other cancelled records stay until W reaches them, when the mask drops them: W decides when a bucket is done.
         """
         mutable = self.mutable
-        found = [mutable.discard(place) for place in places if place.offset >= mutable.from_offset]
-        gone = [entry for entry in found if entry is not None]
+        gone = mutable.discard([place for place in places if place.offset >= mutable.from_offset])
         mutable.settle().difference_update(BitMap64([offset for _, offset, _ in gone]))
         self.drop(gone)
 

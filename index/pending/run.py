@@ -72,8 +72,8 @@ class Run(Protocol[P]):
     def take(self, count: int) -> list[Entry[P]]:
         """Remove and return the first entries."""
 
-    def discard(self, place: Place) -> Entry[P] | None:
-        """Remove the entry at a (due_ms, offset), if it is there."""
+    def discard(self, places: Sequence[Place]) -> list[Entry[P]]:
+        """Remove and return the entries at these (due_ms, offset) that are there; O(entries), for any number."""
 
     def merged_with(self, others: Sequence["Run[P]"]) -> "Run[P]":
         """Return all entries of this run and the others as one run."""
@@ -143,12 +143,13 @@ class ListRun(Generic[P]):
         del self.entries[:count]
         return taken
 
-    def discard(self, place: Place) -> Entry[P] | None:
-        """Remove the entry at a (due_ms, offset), if it is there."""
-        at = bisect_left(self.entries, place)
-        if at == len(self.entries) or self.place(at) != place:
-            return None
-        return self.entries.pop(at)
+    def discard(self, places: Sequence[Place]) -> list[Entry[P]]:
+        """Remove and return the entries at these (due_ms, offset) that are there."""
+        found = [self.entries[at] for at in numbers_of(self, places)]
+        gone = {offset for _, offset, _ in found}
+        if gone:
+            self.entries = [entry for entry in self.entries if entry[1] not in gone]
+        return found
 
     def merged_with(self, others: Sequence[Run[P]]) -> "ListRun[P]":
         """Return all entries as one run."""
@@ -221,3 +222,9 @@ def merged(sources: Iterable[Iterable[Run[P]]]) -> Iterator[Run[P]]:
         known_to = min(head.last for head in heads)
         first, *others = [piece for head in heads if len(piece := head.take_to(known_to))]
         yield first.merged_with(others) if others else first
+
+
+def numbers_of(run: Run[P], places: Iterable[Place]) -> list[int]:
+    """Return the numbers of the entries of a run at these (due_ms, offset), ascending."""
+    numbers = ((run.count_before(place), place) for place in places)
+    return sorted(at for at, place in numbers if at < len(run) and run.place(at) == place)

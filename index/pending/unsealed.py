@@ -55,10 +55,10 @@ class Unsealed(Generic[P]):
             self._fresh = []
         return self.offsets
 
-    def discard(self, place: Place) -> Entry[P] | None:
-        """Remove one entry wherever it lies, if it is there; it holds S back until it is taken out of ``offsets``."""
-        found = self.soon.discard(*place)
-        return self.waiting.discard(place) if found is None else found
+    def discard(self, places: Sequence[Place]) -> list[Entry[P]]:
+        """Remove and return entries wherever they lie; they hold S back until they are taken out of ``offsets``."""
+        found = [entry for place in places if (entry := self.soon.discard(*place)) is not None]
+        return [*found, *self.waiting.discard(places)]
 
     def count_until(self, due_ms: int) -> int:
         """Count the entries due by then, to the end of that chunk."""

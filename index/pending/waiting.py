@@ -114,14 +114,14 @@ class Waiting(Generic[P]):
         self._count -= len(taken)
         return taken
 
-    def discard(self, place: Place) -> Entry[P] | None:
-        """Remove one entry, if it is here."""
+    def discard(self, places: Sequence[Place]) -> list[Entry[P]]:
+        """Remove and return the entries at these (due_ms, offset) that are here."""
+        found: list[Entry[P]] = []
         for run in self.runs():
-            if (found := run.discard(place)) is not None:
-                self._count -= 1
-                self._look()
-                return found
-        return None
+            found += run.discard(places)
+        self._count -= len(found)
+        self._look()
+        return found
 
     def pieces(self, max_entries: int) -> Iterator[Run[P]]:
         """Yield all entries in release order, in runs of at most ``max_entries``.

@@ -159,10 +159,11 @@ class Answers:
         missed = [each.offset for each in certain if each.offset not in cancelled]
         if "why" in says:
             # The record that could not be written again, or a record behind the moved schedule, which has no record
-            # itself.
+            # itself. To a control for one due time, a schedule that an earlier move could not write was due later.
+            not_moved = [each for each in missed if each not in self._stays]
             self._stays |= {each.offset for each in hit if each.offset not in cancelled}
             self._log_end_as_spared |= dict.fromkeys(self._stays, max(self._produced) + 1)
-            require(len(missed) <= 1, f"{answer.offset} has not cancelled {missed}, of which one could not be written")
+            require(len(not_moved) <= 1, f"{answer.offset} cancels {cancelled}, and could write none of {not_moved}")
         # A conditional control is evaluated when it is read, and applies to the time to which the schedule was moved.
         is_conditional = named.if_due_ms is not None
         spared = {

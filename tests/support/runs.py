@@ -55,9 +55,9 @@ def compare(rng: random.Random, entries: list[Entry[P]], make: Callable[[list[En
                 assert list(part) == naive[start:stop]
                 part.take(len(part))
             case "discard":
-                found = [each for each in naive if each[:2] == somewhere]
-                assert run.discard(somewhere) == (found[0] if found else None)
-                naive = [each for each in naive if each[:2] != somewhere]
+                chosen = {somewhere, *rng.sample(places, min(len(places), rng.choice([0, 1, 4])))}
+                assert run.discard([*chosen]) == [each for each in naive if each[:2] in chosen]
+                naive = [each for each in naive if each[:2] not in chosen]
             case "count":
                 assert run.count_before(somewhere) == bisect_left(places, somewhere)
             case "merge":

@@ -21,7 +21,7 @@ from typing import Self, cast
 
 from index.buckets.target_counts import OTHERS, Route
 from index.pending.pending import Entry
-from index.pending.run import ListRun, Place, Run, Runs
+from index.pending.run import ListRun, Place, Run, Runs, numbers_of
 from index.pending.run import in_order as entries_in_order
 from sidecar.engine.payload.records import PACKED_OVERHEAD_BYTES, Packed, Payload, packed, resident_bytes, routes_of
 from snapshots.segments.codec import SegmentCodec
@@ -129,12 +129,15 @@ class PackedRun:
         """Remove and return the first entries."""
         return self._remove(0, min(count, len(self))) if count else []
 
-    def discard(self, place: Place) -> Entry[Payload] | None:
-        """Remove the entry at a (due_ms, offset), if it is there."""
-        at = self.count_before(place)
-        if at == len(self) or self.place(at) != place:
-            return None
-        return self._remove(at, at + 1)[0]
+    def discard(self, places: Sequence[Place]) -> list[Entry[Payload]]:
+        """Remove and return the entries at these (due_ms, offset) that are there."""
+        numbers = numbers_of(self, places)
+        if not numbers:
+            return []
+        removed = [entry for at in numbers for entry in self.slice(at, at + 1)]
+        kept = zip([0, *(at + 1 for at in numbers)], [*numbers, len(self)], strict=True)
+        self._use(_in_a_row([self.slice(start, stop) for start, stop in kept]))
+        return removed
 
     def merged_with(self, others: Sequence[Run[Payload]]) -> Run[Payload]:
         """Return all entries as one run: columns where all runs are columns of one packer, else a list."""
@@ -164,6 +167,10 @@ class PackedRun:
         self.buffer = self.buffer[: starts[start]] + self.buffer[starts[stop] :]
         self._starts = None
         return removed
+
+    def _use(self, columns: RowColumns) -> None:
+        self.dues_ms, self.offsets, self.timestamps_ms, self.routes, self.sizes, self.buffer = columns
+        self._starts = None
 
     def _starts_of_rows(self) -> "array[int]":
         """Return the start of each row, and the end of the last one.

@@ -72,10 +72,9 @@ class Twin:
         del self.naive[: len(expected)]
 
     def discard(self) -> None:
-        place = self.somewhere()
-        found = self.waiting.discard(place)
-        assert (found is not None) is (place in self.naive)
-        self.naive = [each for each in self.naive if each != place]
+        chosen = {self.somewhere() for _ in range(self.rng.choice([0, 1, 5]))}
+        assert sorted(places(self.waiting.discard([*chosen]))) == sorted(chosen.intersection(self.naive))
+        self.naive = [each for each in self.naive if each not in chosen]
 
     def pieces(self) -> None:
         most = self.rng.choice([1, 4, 100])

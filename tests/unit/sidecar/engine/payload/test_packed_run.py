@@ -66,7 +66,7 @@ def test_columns_count_for_what_was_counted_when_they_were_packed() -> None:
     run = packed_runs().made([*entries])
     assert resident_of([run, ListRun(entries[:3])]) == resident_bytes(entries) + resident_bytes(entries[:3])
     run.take(7)
-    run.discard(run.place(2))
+    assert run.discard([run.place(2), (0, 1)]) == entries[9:10]
     assert resident_of([run]) == resident_bytes(run) == resident_bytes([*entries[7:9], *entries[10:]])
 
 
