@@ -117,8 +117,13 @@ class Waiting(Generic[P]):
     def discard(self, places: Sequence[Place]) -> list[Entry[P]]:
         """Remove and return the entries at these (due_ms, offset) that are here."""
         found: list[Entry[P]] = []
+        left = {*places}
         for run in self.runs():
-            found += run.discard(places)
+            if not left:
+                break
+            gone = run.discard([*left])
+            left.difference_update([(due_ms, offset) for due_ms, offset, _ in gone])
+            found += gone
         self._count -= len(found)
         self._look()
         return found
