@@ -50,8 +50,14 @@ def _late_ms(context: Context, schedules: int, far_ms: int, controls: int, contr
             dues_ms.append(workload.now_ms())
             return workload.headers(dues_ms[-1], under.target)
 
-        workload.fill(context.bootstrap, under.delay_topic, schedules, schedule_of)
+        # By one producer, which is connected when the storm begins: the record behind it is due when it is written.
+        producer = workload.ordered_producer(context.bootstrap, workload.FILL_LINGER_MS)
+        for number in range(schedules):
+            workload.produce(producer, under.delay_topic, schedule_of(number))
+        workload.flush(producer)
         scatter.wait_indexed(under, schedules, workload.now_ms() + scatter.lead_ms(schedules))
-        workload.fill(context.bootstrap, under.delay_topic, controls + 1, storm_of)
+        for number in range(controls + 1):
+            workload.produce(producer, under.delay_topic, storm_of(number))
+        workload.flush(producer)
         reader = TargetReader(context.bootstrap, under.delay_topic, under.target)
         return reader.lateness(dues_ms, schedules + controls).sorted_ms[0]
