@@ -98,7 +98,8 @@ class Mask:
     def committed(self) -> None:
         """Note that the containers of ``changes`` were written."""
         if self._changed:
-            self._stored = _numbers(self._offsets)
+            there, bits = self._stored | self._changed, CONTAINER_BITS
+            self._stored = {n for n in there if self._offsets.range_cardinality(n << bits, (n + 1) << bits)}
             self._changed = set()
 
     def settled(self) -> BitMap64:

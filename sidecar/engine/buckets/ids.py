@@ -94,6 +94,7 @@ class StoredIds:
         self._stored_pages: set[int] = set()
         self._is_settling = False
         self._retry_s = 0.0
+        self._looked_up: tuple[IdLookup, tuple[int, ...]] | None = None
 
     @property
     def is_reading(self) -> bool:
@@ -117,10 +118,17 @@ class StoredIds:
             return False
         self._take_in()
         names, id_hash = self._ledger.named.names, hash_of(deliver_id)
-        watermark = self._ledger.committed.watermark
+        if id_hash not in names.lookup or self._looked_up != (names.lookup, tuple(self._ledger.parts.buckets)):
+            self._look_up(id_hash, following)
+        # A load under way may have read its records just before they expired.
+        self._is_settling = self._is_settling and self._loading.under_way
+        return self._looked_up is not None and not self._is_settling
+
+    def _look_up(self, id_hash: bytes, following: Iterable[bytes]) -> None:
+        """Look up an id in the buckets; note the buckets if the places of its look-up are known in all of them."""
+        names, watermark, parts = self._ledger.named.names, self._ledger.committed.watermark, self._ledger.parts
         # Segments that the watermark has passed may be trimmed at any moment, and none of their records is pending.
-        there = self._ledger.parts.buckets.values()
-        buckets = [each for each in there if each.passed(watermark) < len(each.manifest.segments)]
+        buckets = [each for each in parts.buckets.values() if each.passed(watermark) < len(each.manifest.segments)]
         if id_hash not in names.lookup:
             names.look_up([id_hash, *map(hash_of, islice(following, LOOKED_UP_TOGETHER))])
             self._stored_pages = {page.record_offset for each in buckets for page in each.manifest.id_pages or ()}
@@ -131,9 +139,7 @@ class StoredIds:
             for bucket in unknown:
                 if bucket.manifest.bucket_id not in self._reading:
                     self._ask(bucket, names.lookup)
-        # A load under way may have read its records just before they expired.
-        self._is_settling = self._is_settling and self._loading.under_way
-        return not unknown and not self._is_settling
+        self._looked_up = None if unknown else (names.lookup, tuple(parts.buckets))
 
     def held(self, deliver_id: bytes) -> Mapping[Position, int]:
         """Return the positions of the records of this id that only memory has, each with the spread in its due time.
