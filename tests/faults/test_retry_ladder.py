@@ -22,7 +22,7 @@ SPENT_WITHIN_S = 150.0
 
 def test_each_attempt_comes_once_while_routers_are_killed_and_partitions_move(stage: Stage, rng: Random) -> None:
     out, dead = stage.target("out"), stage.target("dead")
-    retry = {"first": "300ms", "factor": 2, "max": "1h", "jitter": 0.25, "attempts": ATTEMPTS, "dead_letter": dead}
+    retry = {"first": "600ms", "factor": 2, "max": "1h", "jitter": 0.25, "attempts": ATTEMPTS, "dead_letter": dead}
     delay = stage.delay(partitions=PARTITIONS, default_target=out, retry=retry)
     routers = [stage.router(name, instance_id=name) for name in ("a", "b")]
     with routers[0], routers[1], Failing(stage, delay, out) as failing:
