@@ -85,7 +85,11 @@ def ordered_producer(bootstrap: str, linger_ms: int) -> Producer:
 
 def fill(bootstrap: str, topic: str, count: int, headers_of: Callable[[int], Headers], partition: int = 0) -> None:
     """Write ``count`` records to a partition; ``headers_of`` gives the headers of the n-th one."""
-    producer = ordered_producer(bootstrap, FILL_LINGER_MS)
+    write(ordered_producer(bootstrap, FILL_LINGER_MS), topic, count, headers_of, partition)
+
+
+def write(producer: Producer, topic: str, count: int, headers_of: Callable[[int], Headers], partition: int = 0) -> None:
+    """Write ``count`` records to a partition with a producer that may be connected already."""
     for number in range(count):
         produce(producer, topic, headers_of(number), partition)
     flush(producer)

@@ -52,12 +52,8 @@ def _late_ms(context: Context, schedules: int, far_ms: int, controls: int, contr
 
         # By one producer, which is connected when the storm begins: the record behind it is due when it is written.
         producer = workload.ordered_producer(context.bootstrap, workload.FILL_LINGER_MS)
-        for number in range(schedules):
-            workload.produce(producer, under.delay_topic, schedule_of(number))
-        workload.flush(producer)
+        workload.write(producer, under.delay_topic, schedules, schedule_of)
         scatter.wait_indexed(under, schedules, workload.now_ms() + scatter.lead_ms(schedules))
-        for number in range(controls + 1):
-            workload.produce(producer, under.delay_topic, storm_of(number))
-        workload.flush(producer)
+        workload.write(producer, under.delay_topic, controls + 1, storm_of)
         reader = TargetReader(context.bootstrap, under.delay_topic, under.target)
         return reader.lateness(dues_ms, schedules + controls).sorted_ms[0]
