@@ -98,8 +98,7 @@ class Mask:
     def committed(self) -> None:
         """Note that the containers of ``changes`` were written."""
         if self._changed:
-            there, bits = self._stored | self._changed, CONTAINER_BITS
-            self._stored = {n for n in there if self._offsets.range_cardinality(n << bits, (n + 1) << bits)}
+            self._stored = _numbers(self._offsets)
             self._changed = set()
 
     def settled(self) -> BitMap64:
@@ -120,4 +119,10 @@ class Mask:
 
 
 def _numbers(offsets: BitMap64) -> set[int]:
-    return {offset >> CONTAINER_BITS for offset in offsets}
+    """Return the numbers of the containers with any of these offsets, a step for each container."""
+    numbers, passed = set[int](), 0
+    while passed < len(offsets):
+        number = offsets[passed] >> CONTAINER_BITS
+        numbers.add(number)
+        passed = offsets.rank(((number + 1) << CONTAINER_BITS) - 1)
+    return numbers

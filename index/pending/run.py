@@ -31,7 +31,7 @@ entries that are due soon (a run of one record, when due times are scattered ove
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
@@ -72,7 +72,7 @@ class Run(Protocol[P]):
     def take(self, count: int) -> list[Entry[P]]:
         """Remove and return the first entries."""
 
-    def discard(self, places: Sequence[Place]) -> list[Entry[P]]:
+    def discard(self, places: Collection[Place]) -> list[Entry[P]]:
         """Remove and return the entries at these (due_ms, offset) that are there; O(entries), for any number."""
 
     def merged_with(self, others: Sequence["Run[P]"]) -> "Run[P]":
@@ -143,7 +143,7 @@ class ListRun(Generic[P]):
         del self.entries[:count]
         return taken
 
-    def discard(self, places: Sequence[Place]) -> list[Entry[P]]:
+    def discard(self, places: Collection[Place]) -> list[Entry[P]]:
         """Remove and return the entries at these (due_ms, offset) that are there."""
         found = [self.entries[at] for at in numbers_of(self, places)]
         gone = {offset for _, offset, _ in found}

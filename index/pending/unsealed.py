@@ -1,6 +1,6 @@
 """Entries that are in no bucket yet: the entries of the mutable bucket, and of one that is being sealed."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from pyroaring import BitMap64
@@ -55,7 +55,7 @@ class Unsealed(Generic[P]):
             self._fresh = []
         return self.offsets
 
-    def discard(self, places: Sequence[Place]) -> list[Entry[P]]:
+    def discard(self, places: Collection[Place]) -> list[Entry[P]]:
         """Remove and return entries wherever they lie; they hold S back until they are taken out of ``offsets``."""
         found = [entry for place in places if (entry := self.soon.discard(*place)) is not None]
         return [*found, *self.waiting.discard(places)]

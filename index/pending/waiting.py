@@ -6,7 +6,7 @@ at their beginnings, and a piece is a slice of each. No piece is larger than ask
 may delay the entries that are due behind it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from index.pending.pending import NO_LIMIT, Entry
@@ -114,14 +114,14 @@ class Waiting(Generic[P]):
         self._count -= len(taken)
         return taken
 
-    def discard(self, places: Sequence[Place]) -> list[Entry[P]]:
+    def discard(self, places: Collection[Place]) -> list[Entry[P]]:
         """Remove and return the entries at these (due_ms, offset) that are here."""
         found: list[Entry[P]] = []
         left = {*places}
         for run in self.runs():
             if not left:
                 break
-            gone = run.discard([*left])
+            gone = run.discard(left)
             left.difference_update([(due_ms, offset) for due_ms, offset, _ in gone])
             found += gone
         self._count -= len(found)

@@ -14,7 +14,7 @@ columns, by :func:`snapshots.segments.row_columns.in_order` or a faster function
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise, repeat
 from operator import lt
 from typing import Self, cast
@@ -127,16 +127,26 @@ class PackedRun:
 
     def take(self, count: int) -> list[Entry[Payload]]:
         """Remove and return the first entries."""
-        return self._remove(0, min(count, len(self))) if count else []
+        if not count:
+            return []
+        taken = [*self.slice(0, count)]
+        end = self._starts_of_rows()[len(taken)]
+        for column in (self.dues_ms, self.offsets, self.timestamps_ms, self.sizes, self.routes):
+            del column[: len(taken)]
+        self.buffer = self.buffer[end:]
+        self._starts = None
+        return taken
 
-    def discard(self, places: Sequence[Place]) -> list[Entry[Payload]]:
+    def discard(self, places: Collection[Place]) -> list[Entry[Payload]]:
         """Remove and return the entries at these (due_ms, offset) that are there."""
         numbers = numbers_of(self, places)
         if not numbers:
             return []
         removed = [entry for at in numbers for entry in self.slice(at, at + 1)]
         kept = zip([0, *(at + 1 for at in numbers)], [*numbers, len(self)], strict=True)
-        self._use(_in_a_row([self.slice(start, stop) for start, stop in kept]))
+        left = _in_a_row([self.slice(start, stop) for start, stop in kept])
+        self.dues_ms, self.offsets, self.timestamps_ms, self.routes, self.sizes, self.buffer = left
+        self._starts = None
         return removed
 
     def merged_with(self, others: Sequence[Run[Payload]]) -> Run[Payload]:
@@ -158,19 +168,6 @@ class PackedRun:
         assert len(self) == len(self.timestamps_ms) == len(self.routes) == len(self.sizes)
         assert sum(self.sizes) == len(self.buffer)
         assert self._starts is None or [*self._starts] == [*accumulate(self.sizes, initial=0)]
-
-    def _remove(self, start: int, stop: int) -> list[Entry[Payload]]:
-        removed = [*self.slice(start, stop)]
-        starts = self._starts_of_rows()
-        for column in (self.dues_ms, self.offsets, self.timestamps_ms, self.sizes, self.routes):
-            del column[start:stop]
-        self.buffer = self.buffer[: starts[start]] + self.buffer[starts[stop] :]
-        self._starts = None
-        return removed
-
-    def _use(self, columns: RowColumns) -> None:
-        self.dues_ms, self.offsets, self.timestamps_ms, self.routes, self.sizes, self.buffer = columns
-        self._starts = None
 
     def _starts_of_rows(self) -> "array[int]":
         """Return the start of each row, and the end of the last one.
