@@ -8,6 +8,8 @@ them in buckets (``Progress.cancelled``)::
 
     a receipt is committed ──► +1 for each schedule of it that stays where it is
     W passes a cancelled one ──► -1
+
+The schedule of a move is cancelled, and leaves the count again if the record that replaces it cannot be written.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,12 +27,14 @@ P = TypeVar("P")
 class CountedStill:
     """The counts of one owned partition, and the offsets of the cancelled records that are still to be sealed.
 
-    ``plan`` counts for the next transaction, and ``confirm`` takes over the counts once it is committed.
+    ``plan`` counts for the next transaction, ``spare`` corrects it, and ``confirm`` takes over the counts once it is
+    committed.
     """
 
     def __init__(self) -> None:
         self._unsealed = BitMap64()
         self._planned = BitMap64()
+        self._new = BitMap64()
 
     def __len__(self) -> int:
         """Return how many cancelled records are counted and in no bucket."""
@@ -60,16 +64,26 @@ class CountedStill:
         cancelled = [place for receipt in receipts for place in receipt.cancelled]
         fresh = {place.offset for place in cancelled}
         gone = BitMap64(offset for _, offset, _ in passed if offset not in fresh)
-        new = BitMap64(place.offset for place in cancelled if stays(place))
-        in_bucket = BitMap64(offset for offset in new if offset < unsealed_from)
+        self._new = BitMap64(place.offset for place in cancelled if stays(place))
+        in_bucket = BitMap64(offset for offset in self._new if offset < unsealed_from)
         in_buckets += len(in_bucket) - len(gone - self._unsealed)
-        self._planned = (self._unsealed - gone) | (new - in_bucket)
+        self._planned = (self._unsealed - gone) | (self._new - in_bucket)
         if sealed_to is not None:
             sealed = BitMap64(offset for offset in self._planned if offset < sealed_to)
             self._planned -= sealed
             in_buckets += len(sealed)
         # The mask of a restored state was not counted, so more records may pass than were counted.
         return max(0, in_buckets)
+
+    def spare(self, offset: int) -> int:
+        """Take a schedule that stays pending out of the planned count; return how many fewer are in buckets: 0 or 1."""
+        if offset not in self._new:
+            return 0
+        self._new.discard(offset)
+        if offset not in self._planned:
+            return 1
+        self._planned.discard(offset)
+        return 0
 
     def confirm(self) -> None:
         """Take over the counts of the committed transaction."""

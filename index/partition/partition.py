@@ -22,7 +22,8 @@ due after W, and so after every late record.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import TypeVar
 
@@ -148,6 +149,18 @@ class PartitionIndex(Entering[P, R]):
             return place > behind.get(manifest.bucket_id, progress.watermark)
 
         return stays
+
+    def spare(self, schedule: Position, moves: Collection[int], why: str) -> Batch[P, R]:
+        """Leave a schedule pending, because the moves in flight at these offsets cannot write it again.
+
+        Return the batch in flight with the progress that says so.
+        """
+        assert self._in_flight is not None
+        self._named.spare(schedule, moves, why)
+        progress = self._in_flight.progress
+        cancelled = max(0, progress.cancelled - self._counted.spare(schedule.offset))
+        self._in_flight = replace(self._in_flight, progress=progress._replace(cancelled=cancelled))
+        return self._in_flight
 
     @property
     def may_freeze(self) -> bool:

@@ -1,6 +1,7 @@
 """Routers with one mistake each about moved schedules; see :mod:`.wrong`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from index.named.named import NamedSchedules
@@ -86,7 +87,8 @@ class UnmovedCancelled(Wrong):
 class _PassesOver(Releaser):
     def _spare(self, attempt: Any, spared: Spared) -> None:
         due_ms, offset, _ = spared.entry
-        self.ledger.named.spare(Position(due_ms, offset), spared.moves, spared.why)
+        batch = self.ledger.spare(Position(due_ms, offset), spared.moves, spared.why)
+        attempt.plan = replace(attempt.plan, batch=batch)
 
 
 class UnmovedPassedOver(Wrong):

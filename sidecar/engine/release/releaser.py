@@ -195,7 +195,8 @@ class Releaser:
     def _spare(self, attempt: Attempt, spared: Spared) -> None:
         """Leave a schedule where it was; if W passes it in this transaction, hold it until the next one."""
         due_ms, offset, _ = spared.entry
-        self.ledger.named.spare(Position(due_ms, offset), spared.moves, spared.why)
+        batch = self.ledger.spare(Position(due_ms, offset), spared.moves, spared.why)
+        attempt.plan = replace(attempt.plan, batch=batch)
         if offset in attempt.taken_out or any(entry[1] == offset for entry in attempt.plan.batch.cancelled):
             self.gate.set_aside([spared.entry], ())
             attempt.held.append(spared.entry)

@@ -194,7 +194,8 @@ def test_a_schedule_that_could_not_be_written_again_is_pending_as_before() -> No
     index.named.names._sweep_at = 0
     index.named.sweep(index.is_pending)
     batch = index.plan(0, 1_000, 1_000_000)
-    index.named.spare(Position(DUE_MS + 1, 1), [receipt.offset for receipt in moves], "too large")
+    spared = index.spare(Position(DUE_MS + 1, 1), [receipt.offset for receipt in moves], "too large")
+    assert spared == batch, "neither of the two schedules lies in a bucket"
     index.confirm()
     index.check()
     assert batch.receipts == moves, "what is told of them is for whoever writes them"
