@@ -33,6 +33,7 @@ from sidecar.engine.release.rates import RateLimits
 from sidecar.http import probes
 from sidecar.kafka.client import admin as cluster
 from sidecar.kafka.client import clients
+from sidecar.kafka.client.group_view import view_group
 from sidecar.kafka.client.membership import GroupMember, MembershipError
 from sidecar.kafka.reading.handed_over import UNSEEN
 from sidecar.kafka.writing.lanes import Lanes
@@ -54,6 +55,7 @@ from sidecar.process.host.pool import LoaderPool
 from sidecar.process.host.shared import Shared
 from sidecar.process.host.staging import Staging
 from sidecar.process.instance_name import take_name
+from sidecar.process.ownerless import Ownerless
 from sidecar.process.partition_collector import PartitionCollector, TopicCollector
 from sidecar.process.router_processes import RouterProcesses, command_of, settings_of
 from sidecar.process.served_topics import UsableTopics
@@ -193,7 +195,15 @@ def _serve(
     if not topics:
         return 1
     topics_doubted = threading.Event()
-    watch = TopicWatch(usable, workers, policies.learn, topics_doubted)
+    # The member is made last, because it starts the workers that ask it.
+    ownerless = Ownerless(
+        partial(view_group, admin, config.router.group_id),
+        usable.partitions,
+        lambda member_id: member.join_anew(member_id),  # noqa: PLW0108
+        topics_doubted,
+        clock,
+    )
+    watch = TopicWatch(usable, workers, policies.learn, ownerless.look, topics_doubted)
     running.stop_at_end(watch)
     shared = Shared(
         config=config,
@@ -203,7 +213,6 @@ def _serve(
         metrics=metrics,
         pool=pool,
         staging=staging,
-        # The member is made last, because it starts the workers that ask it.
         policies=policies,
         still_ours=lambda topic, partition: member.still_ours(topic, partition),  # noqa: PLW0108
         clock=clock,
@@ -216,7 +225,7 @@ def _serve(
     )
     garbage = GarbageCollection(lambda: budget.used_bytes)
     heap = HeapTrim(lambda: budget.used_bytes, lambda: pool.is_merging, glibc_trim())
-    assignment = Assignment(workers, shared, usable, health, garbage, heap)
+    assignment = Assignment(workers, shared, usable, health, garbage, heap, topics_doubted)
     instance_id, leaves = _instance_id(config)
     member = GroupMember(
         lambda on_commit, on_error: clients.group_member(config, topics, on_commit, on_error, instance_id),

@@ -43,6 +43,7 @@ PLACES: Final[Mapping[str, str]] = {
     "recovery.replayed": "[S, C) is indexed again, nothing has been released",
     "ending.noted": "end-transaction has written its note, and the forgotten transaction is still open",
     "ending.closed": "the forgotten transaction is aborted, and its committed records are not written again yet",
+    "group.given_up": "partitions are given up, and the group waits for the member to say so",
     "load.taken": "a segment was fetched and taken in",
 }
 """Every place, with the state of the partition there."""

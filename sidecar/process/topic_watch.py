@@ -2,8 +2,8 @@
 
 Such changes are a lower retention, a topic that was deleted or created again, or a withdrawn right. The watch repeats
 the check of the start. It logs each error once, puts it into the status, and tells the workers and the watch of the
-policies the facts that concern them. It has a thread of its own, because a request blocks while the cluster does not
-answer.
+policies the facts that concern them. Then it looks whether every partition has an owner. It has a thread of its own,
+because a request blocks while the cluster does not answer.
 
 A worker whose transaction is refused learns an error code from the client, and seldom the topic: for instance that the
 state topic may not be written. So it requests a check, whose finding names topic, right and command.
@@ -35,12 +35,14 @@ class TopicWatch:
         usable: UsableTopics,
         workers: Workers,
         tell_policies: Callable[[Mapping[str, Described]], None],
-        doubted: threading.Event | None = None,
+        look_at_group: Callable[[], None],
+        doubted: threading.Event,
     ) -> None:
-        self._doubted = threading.Event() if doubted is None else doubted
+        self._doubted = doubted
         self._usable = usable
         self._workers = workers
         self._tell_policies = tell_policies
+        self._look_at_group = look_at_group
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="topic watch", daemon=True)
         self._log = structlog.get_logger()
@@ -68,13 +70,15 @@ class TopicWatch:
             if self._stopping.is_set():
                 return
             try:
-                answers = self._usable.look()
+                self._look()
             except KafkaException as exception:
                 # Workers report that the cluster is away.
                 self._log.debug("topics_not_seen", why=error_of(exception).str())
-                continue
             except Exception:  # noqa: BLE001 - a defect of ours must not end the thread silently
                 self._log.exception("topic_watch_failed")
-                continue
-            self._workers.learn(answers, self._usable.troubles)
-            self._tell_policies(answers)
+
+    def _look(self) -> None:
+        answers = self._usable.look()
+        self._workers.learn(answers, self._usable.troubles)
+        self._tell_policies(answers)
+        self._look_at_group()

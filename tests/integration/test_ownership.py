@@ -3,8 +3,11 @@
 import time
 from random import Random
 
+import pytest
 from confluent_kafka import Consumer
 
+from sidecar import failpoints
+from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Load, Stage, now_ms, wait_until
 from tests.integration.serving import serving
 
@@ -126,3 +129,30 @@ def members(stage: Stage) -> set[str]:
     """Return the names of the static members of the group."""
     (future,) = stage.admin.describe_consumer_groups([stage.group_id]).values()
     return {member.group_instance_id for member in future.result(10).members}
+
+
+def test_partitions_that_a_killed_router_gave_up_get_an_owner(
+    stage: Stage, rng: Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delay = stage.delay("delay", 4, default_target=stage.target())
+    first = stage.router("first", instance_id="first")
+    second = stage.router("second", instance_id="second")
+    with first, second, Load(stage, [delay], rng, partitions=4, delays_ms=(0, 1_500)) as load:
+        with monkeypatch.context() as environ:
+            environ.setenv(failpoints.VARIABLE, "group.given_up")
+            first.start_and_wait()
+        assert owned(stage, first.http("/readyz")[1]) == 4
+        second.start()
+        wait_until(lambda: not first.running, "the first dies while it gives up two partitions")
+        first.start()
+        wait_until(lambda: _owned_by(stage, [first, second]) == 4, "every partition has an owner")
+        joined_anew = [*first.events("partitions_without_owner"), *second.events("partitions_without_owner")]
+        assert {len(event["partitions"]) for event in joined_anew} == {2}
+        load.finish()
+        assert stage.settle().released_once > 0
+        assert first.stop() == 0
+        assert second.stop() == 0
+
+
+def _owned_by(stage: Stage, routers: list[RouterProcess]) -> int:
+    return sum(owned(stage, router.http("/readyz")[1]) for router in routers if router.running)

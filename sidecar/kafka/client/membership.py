@@ -16,6 +16,7 @@ import structlog
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
 from index.errors import DelayRouterError
+from sidecar import failpoints
 from sidecar.clock import Clock
 from sidecar.kafka.client.clients import OnCommit, OnError
 from sidecar.kafka.client.errors import Verdict, classify, error_of
@@ -87,7 +88,10 @@ class _Question:
 
 
 class GroupMember:
-    """Member of the consumer group in the thread that calls ``run``; any thread may call ``still_ours``."""
+    """Member of the consumer group in the thread that calls ``run``.
+
+    Any thread may call ``still_ours`` and ``join_anew``.
+    """
 
     def __init__(
         self,
@@ -112,6 +116,7 @@ class GroupMember:
         self._in_question: list[_Question] = []
         self._inquiry = 0
         self._ask_again_s = 0.0
+        self._joins_anew = ""
         self._log = structlog.get_logger()
 
     def run(self, topics: list[str], stopping: threading.Event) -> None:
@@ -142,13 +147,17 @@ class GroupMember:
     def _leave(self) -> None:
         """End the membership; with ``leaves`` the group need not wait for a static member to return."""
         if self._leaves:
-            self._consumer.unsubscribe()
-            until_s = self._clock.running_s() + LEAVE_WITHIN_S
-            while self._assigned and self._clock.running_s() < until_s:
-                self._consumer.poll(LEAVE_S)
-            # The client sends the request once it has no assignment left, and does not report when.
-            self._consumer.poll(LEAVE_S)
+            self._leave_group()
         self._consumer.close()
+
+    def _leave_group(self) -> None:
+        """Leave the group, also with a static name: the group assigns the partitions to other members at once."""
+        self._consumer.unsubscribe()
+        until_s = self._clock.running_s() + LEAVE_WITHIN_S
+        while self._assigned and self._clock.running_s() < until_s:
+            self._consumer.poll(LEAVE_S)
+        # The client sends the request once it has no assignment left, and does not report when.
+        self._consumer.poll(LEAVE_S)
 
     def _stay(self, topics: list[str], stopping: threading.Event) -> None:
         self._subscribe(topics)
@@ -167,6 +176,11 @@ class GroupMember:
             if again != topics:
                 topics[:] = again
                 self._subscribe(topics)
+            elif self._joins_anew and self._joins_anew == self._consumer.memberid():
+                self._owner.not_a_member("joining the group again, so that it assigns partitions without an owner")
+                self._leave_group()
+                self._subscribe(topics)
+            self._joins_anew = ""
 
     def _begin_anew(self) -> None:
         self._owner.not_a_member("fenced by another member of the same name: joining the group again")
@@ -176,6 +190,10 @@ class GroupMember:
 
     def _subscribe(self, topics: list[str]) -> None:
         self._consumer.subscribe(topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+
+    def join_anew(self, member_id: str) -> None:
+        """Leave the group and join it again soon, if this is the id of this member."""
+        self._joins_anew = member_id
 
     def still_ours(self, topic: str, partition: int) -> bool:
         """Ask the coordinator whether this member has the partition; raise KafkaException when it does not answer."""
@@ -239,6 +257,7 @@ class GroupMember:
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._give_back(partitions)
+        failpoints.passing("group.given_up")
         consumer.incremental_unassign(partitions)
 
     def _on_error(self, error: KafkaError) -> None:

@@ -28,10 +28,14 @@ class Workers:
 
     def __init__(self) -> None:
         self.learned = 0
+        self.looks_at_group = 0
         self.of_policies: list[object] = []
 
     def learn(self, *_: object) -> None:
         self.learned += 1
+
+    def look_at_group(self) -> None:
+        self.looks_at_group += 1
 
 
 @pytest.fixture
@@ -39,7 +43,8 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Usable, Workers, 
     monkeypatch.setattr(topic_watch, "EVERY_S", 1_000.0)
     monkeypatch.setattr(topic_watch, "APART_S", 0.01)
     usable, workers, doubted = Usable(), Workers(), Event()
-    watch = TopicWatch(cast("Any", usable), cast("Any", workers), workers.of_policies.append, doubted)
+    tell = workers.of_policies.append
+    watch = TopicWatch(cast("Any", usable), cast("Any", workers), tell, workers.look_at_group, doubted)
     watch.start()
     yield usable, workers, doubted
     watch.stop()
@@ -66,3 +71,4 @@ def test_the_watch_of_the_policies_is_told_every_answer(watched: tuple[Usable, W
     _, workers, doubted = watched
     doubted.set()
     wait_until(lambda: workers.of_policies == [{"policies": 1}])
+    wait_until(lambda: workers.looks_at_group == 1)

@@ -54,3 +54,35 @@ def test_fencings_of_a_long_life_do_not_add_up(monkeypatch: pytest.MonkeyPatch) 
     clients = FencedClients(5 * MOST_FENCINGS, stopping, apart_s=DAY_S, monkeypatch=monkeypatch)
     GroupMember(clients.connect, "g", Mock(topics=lambda: ["delay"]), clients.clock).run(["delay"], stopping)
     assert clients.left == 0
+
+
+class JoinedClients:
+    """Consumers that note their calls, and stop the member after some polls."""
+
+    def __init__(self, polls: int, stopping: threading.Event) -> None:
+        self.calls: list[str] = []
+        self._left = polls
+        self._stopping = stopping
+
+    def connect(self, _on_commit: object, _on_error: object) -> Any:
+        consumer = Mock()
+        consumer.poll = self._poll
+        consumer.memberid.return_value = "first"
+        consumer.subscribe = lambda *_, **__: self.calls.append("subscribe")
+        consumer.unsubscribe = lambda: self.calls.append("unsubscribe")
+        return consumer
+
+    def _poll(self, _timeout_s: float) -> Any:
+        self._left -= 1
+        if self._left <= 0:
+            self._stopping.set()
+
+
+@pytest.mark.parametrize(("named", "calls"), [("first", ["unsubscribe", "subscribe"]), ("second", [])])
+def test_the_named_member_leaves_the_group_and_joins_it_again(named: str, calls: list[str]) -> None:
+    stopping = threading.Event()
+    clients = JoinedClients(5, stopping)
+    member = GroupMember(clients.connect, "g", Mock(topics=lambda: ["delay"]), HandClock())
+    member.join_anew(named)
+    member.run(["delay"], stopping)
+    assert clients.calls == ["subscribe", *calls]
