@@ -248,9 +248,29 @@ class StrippedNames(dict[str, bool]):
     def __missing__(self, name: str) -> bool:
         """Judge a name that is not remembered."""
         plain = lowered(name)
-        stripped = plain in self._ours or plain.startswith(CONTROL_PREFIX)
+        return self._remember(name, stripped=plain in self._ours or plain.startswith(CONTROL_PREFIX))
+
+    def _remember(self, name: str, *, stripped: bool) -> bool:
         if len(name) <= MAX_NAME_CHARS:
             if len(self) >= MAX_REMEMBERED:
                 self.clear()
             self[name] = stripped
         return stripped
+
+
+class StrippedOfAttempts(StrippedNames):
+    """The same answers for a record whose attempts are counted: the headers of retries are removed, too.
+
+    >>> stripped = StrippedOfAttempts(StrippedNames(["x-due"]))
+    >>> [name for name in ("x-due", "Delay-Attempt", "delay-target", "trace-id") if not stripped[name]]
+    ['trace-id']
+    """
+
+    def __init__(self, others: StrippedNames) -> None:
+        """Take the answers for all other records."""
+        super().__init__(())
+        self._others = others
+
+    def __missing__(self, name: str) -> bool:
+        """Judge a name that is not remembered."""
+        return self._remember(name, stripped=self._others[name] or lowered(name) in RETRY)

@@ -150,6 +150,11 @@ def wait_ms(retry: Retry, number: int) -> int:
     return waits[min(number, len(waits)) - 1]
 
 
+def jitter_ms(retry: Retry, own_ms: int) -> int:
+    """Return how much sooner than a wait of ``own_ms`` a record may leave."""
+    return own_ms * retry.jitter // ONE
+
+
 def attempts_of(retry: Retry, headers: Headers) -> int:
     """Return the number of attempts of an accepted record: its own limit, or that of its delay topic.
 
@@ -170,7 +175,7 @@ def ladder(retry: Retry) -> Iterator[tuple[int, int, int, int]]:
     for number in range(1, retry.attempts + 1):
         most_ms = wait_ms(retry, number)
         total_ms += most_ms
-        yield number, most_ms - most_ms * retry.jitter // ONE, most_ms, total_ms
+        yield number, most_ms - jitter_ms(retry, most_ms), most_ms, total_ms
 
 
 def sooner(schedule: Schedule, timestamp_ms: int, offset: int) -> Schedule:
@@ -233,7 +238,7 @@ class Retrying:
         for header in headers:
             name = header[0]
             # Names that producers choose may be long, and are not remembered then.
-            plain = _known(name) if len(name) <= _LONGEST_NAME else ""
+            plain = known_name(name) if len(name) <= _LONGEST_NAME else ""
             if plain not in _READ:
                 others.append(header)
                 changes_others = changes_others or plain != ""
@@ -267,15 +272,15 @@ class Retrying:
     def _next(
         self, headers: list[tuple[str, bytes | None]], timestamp_ms: int, number: int, target: bytes | None
     ) -> Decision:
-        jitter_ms, role = 0, self._plain.role
+        sooner_ms, role = 0, self._plain.role
         names_target = target is None or any(role(name) == HeaderRole.TO for name, _ in headers)
         if not names_target and self._plain.allowed(topic_of(target)):
             headers = [*headers, ("deliver-to", target)]
         if not self._plain.names_time(headers):
             own_ms = wait_ms(self._retry, number)
             headers = [*headers, ("deliver-after", b"%d" % own_ms)]
-            jitter_ms = own_ms * self._retry.jitter // ONE
-        return _counted(self._plain.decide(headers, timestamp_ms), Attempted(number, jitter_ms=jitter_ms))
+            sooner_ms = jitter_ms(self._retry, own_ms)
+        return _counted(self._plain.decide(headers, timestamp_ms), Attempted(number, jitter_ms=sooner_ms))
 
     def _exhausted(self, headers: list[tuple[str, bytes | None]], timestamp_ms: int, made: int) -> Decision:
         role = self._plain.role
@@ -289,7 +294,7 @@ class Retrying:
 
 
 @lru_cache(maxsize=MAX_REMEMBERED)
-def _known(name: str) -> str:
+def known_name(name: str) -> str:
     """Return the plain name of a header that decides here; empty for all others."""
     plain = lowered(name)
     return plain if plain in _READ or plain in _CHANGES_OTHERS else ""

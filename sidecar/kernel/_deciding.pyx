@@ -2,7 +2,8 @@
 """Decides and packs records of the common form: the compiled half of ``sidecar.engine.intake.deciding``.
 
 A record of the common form has a timestamp, at most one header of each control role, times in one of the notations
-below, at most one target, and no header that cancels, moves or recurs. The kernel asks Python for the meaning of each
+below, at most one target, an attempt left where attempts are counted (:mod:`index.rules.retrying`), and no header that
+cancels, moves or recurs. The kernel asks Python for the meaning of each
 header name and target once, when it first meets it. It stops in front of a record of any other form, and of a record
 that must be rejected: Python decides that record.
 
@@ -26,19 +27,24 @@ from sidecar.kernel._headers cimport length_of
 from sidecar.kernel._notations cimport INT64_MAX, digits_of, duration_of, instant_of
 from sidecar.kernel._written cimport Written, column_size, put_bytes, put_column
 
+cdef extern from *:
+    ctypedef unsigned long long uint128_t "unsigned __int128"
+
 cdef extern from "Python.h":
     ctypedef object (*allocfunc)(type, Py_ssize_t)
     ctypedef struct PyTypeObject:
         allocfunc tp_alloc
 
 # Revision of the arguments and results of this module; choice.py has the same number.
-REVISION = 11
+REVISION = 12
 
 cdef enum:
     MAX_NAME_BYTES = 256
     MAX_ROUTES = 4096
     MAX_SHAPES = 4096
     MAX_ID_BYTES = 256
+    # As in index.rules.retrying.
+    MAX_ATTEMPTS = 1000
     MAX_PARTITION = 0x7FFFFFFF
     # As in index.protocol.schedule.
     AT_ONCE = 0
@@ -65,6 +71,9 @@ cdef enum:
 cdef int64_t FIRST_SECONDS = 1_000_000_000
 cdef int64_t FIRST_MILLIS = 100_000_000_000
 cdef int64_t FIRST_MICROS = 100_000_000_000_000
+
+# As in index.rules.retrying.
+cdef uint64_t PLASTIC = 0xC13F_A9A9_02A6_328F
 
 
 cdef bint _time(Bytes *raw, int means, int64_t *time_ms) noexcept nogil:
@@ -127,6 +136,32 @@ cdef inline void _set(tuple made, Py_ssize_t place, object field):
     PyTuple_SET_ITEM(made, place, field)
 
 
+cdef class Routes:
+    """The targets of records by the content of a header; ``route_of`` is asked once for each content."""
+
+    def __cinit__(self, route_of):
+        self.route_of, self.known = route_of, {}
+
+    cdef tuple find(self, Bytes *name):
+        """Return the targets, or None if Python must decide the record."""
+        if (
+            self.last is not None and PyBytes_GET_SIZE(self.last) == name.size
+            and memcmp(PyBytes_AS_STRING(self.last), name.place, name.size) == 0
+        ):
+            return self.last_targets
+        raw = _bytes_of(name)
+        found = self.known.get(raw)
+        if found is None:
+            found = self.route_of(raw)
+            if found is None:
+                return None
+            if len(self.known) >= MAX_ROUTES:
+                self.known.clear()
+            self.known[raw] = found
+        self.last, self.last_targets = raw, found
+        return found
+
+
 cdef class Judge:
     """Decides records by one set of rules; each subclass reads records of another layout. One thread uses it.
 
@@ -134,21 +169,24 @@ cdef class Judge:
     """
 
     def __cinit__(self, form, packer, *_):
-        self.means, self.route_of, self.packer = form.means, form.route, packer
+        self.means, self.packer = form.means, packer
+        self.routes, self.retry_routes = Routes(form.route), Routes(form.retry_route)
         self.default_targets = form.default_targets
         self.max_ahead_ms, self.delay_ms = form.max_ahead_ms, form.delay_ms
         self.requires_time = form.requires_time
-        self.routes, self.shapes = {}, {}
+        self.attempts, self.waits_ms, self.jitters_ms = form.attempts, form.waits_ms, form.jitters_ms
+        self.shapes = {}
         self.last_count = -1
         self.forget_names()
 
     cdef bint judge(self, Seen *seen) except -1:
         """Say whether a record is of the common form and accepted, apart from its target; compute its due time."""
         cdef int place, number, means, role
-        cdef int64_t at_ms = 0, after_ms = self.delay_ms
+        cdef int64_t at_ms = 0, after_ms = self.delay_ms, made = 0, most = self.attempts
         cdef Header *header
         seen.partition, seen.expire_ms, seen.roles = BY_KEY, NO_EXPIRY, 0
         seen.packable, seen.content_bytes = seen.value.place != NULL, 0
+        seen.attempt = seen.jitter_ms = 0
         if self.name_count + seen.header_count > MAX_NAMES:
             self.forget_names()
         for place in range(seen.header_count):
@@ -190,9 +228,31 @@ cdef class Judge:
                 if header.content.size > MAX_ID_BYTES:
                     return False
                 seen.deliver_id = header.content
+            elif role == ATTEMPT:
+                if not digits_of(header.content.place, header.content.size, &made):
+                    return False
+            elif role == ATTEMPTS_MAX:
+                if not digits_of(header.content.place, header.content.size, &most) or not 1 <= most <= MAX_ATTEMPTS:
+                    return False
+            elif role == RETRY_TARGET:
+                seen.retry_target = header.content
             else:
                 return False
+        if self.attempts and not self.take_attempt(seen, made, most, &after_ms):
+            return False
         return self.take_due(seen, at_ms, after_ms)
+
+    cdef bint take_attempt(self, Seen *seen, int64_t made, int64_t most, int64_t *after_ms) noexcept:
+        """Take the next attempt and its wait; return False for a record without an attempt left."""
+        cdef Py_ssize_t place
+        if made >= most or made >= MAX_ATTEMPTS:
+            return False
+        seen.attempt = made + 1
+        if not seen.roles & (1 << AT | 1 << AFTER):
+            place = min(<Py_ssize_t>made, self.waits_ms.shape[0] - 1)
+            after_ms[0], seen.jitter_ms = self.waits_ms[place], self.jitters_ms[place]
+            seen.roles |= 1 << AFTER
+        return True
 
     cdef bint take_due(self, Seen *seen, int64_t at_ms, int64_t after_ms) noexcept:
         if seen.timestamp_ms < 0:
@@ -209,28 +269,17 @@ cdef class Judge:
             seen.due_ms = AT_ONCE
             return not self.requires_time
         # Python decides a record whose headers give the time AT_ONCE, because it does not count as one without a time.
-        return seen.due_ms > AT_ONCE and seen.due_ms - seen.timestamp_ms <= self.max_ahead_ms
+        if seen.due_ms <= AT_ONCE or seen.due_ms - seen.timestamp_ms > self.max_ahead_ms:
+            return False
+        if seen.jitter_ms:
+            seen.due_ms -= <int64_t>(<uint128_t>(<uint64_t>seen.offset * PLASTIC) * <uint64_t>seen.jitter_ms >> 64)
+        return True
 
     cdef tuple route(self, Seen *seen):
         """Return the targets of a record, or None if it may not have them."""
-        if not seen.roles & 1 << TO:
-            return self.default_targets
-        if (
-            self.last_to is not None and PyBytes_GET_SIZE(self.last_to) == seen.to.size
-            and memcmp(PyBytes_AS_STRING(self.last_to), seen.to.place, seen.to.size) == 0
-        ):
-            return self.last_targets
-        raw = _bytes_of(&seen.to)
-        found = self.routes.get(raw)
-        if found is None:
-            found = self.route_of(raw)
-            if found is None:
-                return None
-            if len(self.routes) >= MAX_ROUTES:
-                self.routes.clear()
-            self.routes[raw] = found
-        self.last_to, self.last_targets = raw, found
-        return found
+        if seen.roles & 1 << TO:
+            return self.routes.find(&seen.to)
+        return self.retry_routes.find(&seen.retry_target) if seen.roles & 1 << RETRY_TARGET else self.default_targets
 
     cdef int number_of(self, Bytes *name) except -2:
         """Return the number of a header name, and remember the name; -1 for a name that cannot be remembered."""
@@ -326,11 +375,12 @@ cdef class Decider(Judge):
     stands for the record's own key.
     """
 
-    cdef object hash_of, keep_key
+    cdef object hash_of, keep_key, attempt_of
+    cdef dict attempted
     cdef type record, schedule, scheduled, packed
 
     def __cinit__(self, form, packer, hash_of, tuple kinds not None, keep_key):
-        self.hash_of, self.keep_key = hash_of, keep_key
+        self.hash_of, self.keep_key, self.attempt_of, self.attempted = hash_of, keep_key, form.attempt, {}
         self.record, self.schedule, self.scheduled, self.packed = kinds
         for kind in kinds:
             if not issubclass(kind, tuple):
@@ -460,6 +510,14 @@ cdef class Decider(Judge):
         _set(made, 4, targets[0])
         return made
 
+    cdef object attempt(self, Seen *seen):
+        """Return the attempt of a record; there are two for each number, since only a wait of the router has jitter."""
+        number = -seen.attempt if seen.jitter_ms else seen.attempt
+        found = self.attempted.get(number)
+        if found is None:
+            found = self.attempted[number] = self.attempt_of(seen.attempt, seen.jitter_ms)
+        return found
+
     cdef tuple scheduled_of(self, Seen *seen, int64_t size_bytes, tuple targets, object key, object value, object given):
         cdef tuple made = _made(self.scheduled, SCHEDULED_FIELDS)
         cdef tuple schedule = _made(self.schedule, SCHEDULE_FIELDS), record = _made(self.record, RECORD_FIELDS)
@@ -472,8 +530,7 @@ cdef class Decider(Judge):
         _set(schedule, 6, seen.expire_ms)
         # Rules with a spread are left to Python, so the spread is 0.
         _set(schedule, 7, 0)
-        # And so are rules that count attempts.
-        _set(schedule, 8, None)
+        _set(schedule, 8, self.attempt(seen) if seen.attempt else None)
         _set(record, 0, key)
         _set(record, 1, value)
         _set(record, 2, given)

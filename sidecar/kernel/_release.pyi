@@ -11,7 +11,8 @@ class Writer:
         self,
         watch: Watch,
         addresses: Mapping[str, int],
-        stripped: Mapping[str, bool],
+        stripped: dict[str, bool],
+        counted: dict[str, bool],
         keep_key: object,
         source: bytes,
     ) -> None: ...

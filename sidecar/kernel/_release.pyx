@@ -22,7 +22,7 @@ from sidecar.kernel._given cimport content_of, number_of, text_of
 from sidecar.kernel._notations cimport Bytes
 
 # Revision of the arguments and results of this module; choice.py has the same number.
-REVISION = 11
+REVISION = 12
 
 ctypedef int (*ProduceFunction)(void *client, ...) noexcept nogil
 ctypedef void *(*HeadersNewFunction)(size_t count) noexcept nogil
@@ -50,7 +50,7 @@ cdef enum:
     MAX_SOURCE = 300
     MAX_AT_ONCE = 4096
     # Headers that release adds to a record.
-    OWN_HEADERS = 4
+    OWN_HEADERS = 6
     # As in index.protocol.schedule.
     AT_ONCE = 0
     BY_KEY = -1
@@ -68,6 +68,8 @@ cdef struct Leaving:
     int64_t offset
     int64_t source_ms
     int64_t timestamp_ms
+    # The number of the attempt; 0 where none are counted.
+    int64_t attempt
     int32_t partition
     Bytes target
     Bytes key
@@ -113,12 +115,19 @@ cdef int64_t _timestamp(int mode, int64_t due_ms, int64_t source_ms) noexcept:
     return max(source_ms, 0)
 
 
+cdef bint _is_stripped(object stripped, object name) except -1:
+    cdef PyObject *known = PyDict_GetItemWithError(stripped, name)
+    # The class of the dictionary judges a new name.
+    return <object>known if known != NULL else stripped[name]
+
+
 cdef class Writer:
     """Produces records of one partition to their targets, as ``PartitionWriter`` does; used by one thread.
 
     ``watch`` has the handle of the producer in librdkafka, whose functions are at ``addresses``.
-    ``stripped`` says for each header name whether to omit it, ``keep_key`` stands for the record's own key, and
-    ``source`` is the part of ``delay-source`` that all records of the partition share.
+    ``stripped`` says for each header name whether to omit it, and ``counted`` says the same for records whose attempts
+    are counted. ``keep_key`` stands for the record's own key, and ``source`` is the part of ``delay-source`` that all
+    records of the partition share.
     """
 
     cdef Watch watch
@@ -127,6 +136,7 @@ cdef class Writer:
     cdef HeaderAddFunction header_add
     cdef HeadersDestroyFunction headers_destroy
     cdef object stripped
+    cdef object counted
     cdef object keep_key
     cdef char[MAX_SOURCE + MAX_DIGITS] source
     cdef Py_ssize_t source_size
@@ -137,18 +147,19 @@ cdef class Writer:
     cdef Py_ssize_t header_room
 
     def __cinit__(
-        self, Watch watch not None, addresses, stripped, keep_key, bytes source not None
+        self, Watch watch not None, addresses, stripped, counted, keep_key, bytes source not None
     ):
         if len(source) > MAX_SOURCE:
             raise ValueError(f"{len(source)} bytes of source, which is longer than any topic name")
-        if not isinstance(stripped, dict):
-            raise TypeError(f"names to be stripped are looked up in a dictionary, and not in {type(stripped)}")
+        for names in (stripped, counted):
+            if not isinstance(names, dict):
+                raise TypeError(f"names to be stripped are looked up in a dictionary, and not in {type(names)}")
         self.watch = watch
         self.produce = <ProduceFunction><uintptr_t>addresses["rd_kafka_producev"]
         self.headers_new = <HeadersNewFunction><uintptr_t>addresses["rd_kafka_headers_new"]
         self.header_add = <HeaderAddFunction><uintptr_t>addresses["rd_kafka_header_add"]
         self.headers_destroy = <HeadersDestroyFunction><uintptr_t>addresses["rd_kafka_headers_destroy"]
-        self.stripped = stripped
+        self.stripped, self.counted = stripped, counted
         self.keep_key = keep_key
         self.source_size = len(source)
         memcpy(self.source, PyBytes_AS_STRING(source), self.source_size)
@@ -206,6 +217,7 @@ cdef class Writer:
         """Take an entry, ``(due, offset, (schedule, size, record))``; say whether it can be released here."""
         cdef int64_t partition = 0
         cdef tuple payload, schedule, record
+        cdef object stripped = self.stripped
         if not isinstance(entry, tuple) or len(<tuple>entry) != 3:
             return False
         due, offset, payload_given = (<tuple>entry)[0], (<tuple>entry)[1], (<tuple>entry)[2]
@@ -215,10 +227,14 @@ cdef class Writer:
         if not isinstance(payload[0], tuple) or not isinstance(payload[2], tuple):
             return False
         schedule, record = <tuple>payload[0], <tuple>payload[2]
-        # A record with a spread has another header and another due time, and one whose attempts are counted has other
-        # headers for each target; Python computes them.
-        if len(schedule) != 9 or schedule[7] != 0 or schedule[8] is not None or len(record) != 4:
+        # A record with a spread has another header and another due time; Python computes them.
+        if len(schedule) != 9 or schedule[7] != 0 or len(record) != 4:
             return False
+        leaving.attempt = 0
+        if schedule[8] is not None:
+            if not self.take_attempt(leaving, schedule[8]):
+                return False
+            stripped = self.counted
         key = record[0] if schedule[3] is self.keep_key else schedule[3]
         if not (
             number_of(due, &leaving.due_ms)
@@ -233,7 +249,14 @@ cdef class Writer:
         ):
             return False
         leaving.partition = <int32_t>partition
-        return self.take_headers(leaving, record[2], held)
+        return self.take_headers(leaving, record[2], held, stripped)
+
+    cdef bint take_attempt(self, Leaving *leaving, object attempt) except -1:
+        """Take the number of an attempt; Python writes a record without an attempt left."""
+        return (
+            isinstance(attempt, tuple) and len(<tuple>attempt) == 3 and (<tuple>attempt)[1] is False
+            and number_of((<tuple>attempt)[0], &leaving.attempt)
+        )
 
     cdef bint take_target(self, Leaving *leaving, object targets, dict modes) except -1:
         """Take the target, if there is exactly one.
@@ -249,7 +272,7 @@ cdef class Writer:
         leaving.timestamp_ms = _timestamp(mode, leaving.due_ms, leaving.source_ms)
         return True
 
-    cdef bint take_headers(self, Leaving *leaving, object given, list held) except -1:
+    cdef bint take_headers(self, Leaving *leaving, object given, list held, object stripped) except -1:
         cdef Header *header
         cdef bint at_once = leaving.due_ms == AT_ONCE
         leaving.first_header = self.header_count
@@ -262,7 +285,7 @@ cdef class Writer:
             # Python counts the hops of a record that was passed on without a time, which is rare.
             if type(name) is not str or (at_once and name == "delay-source"):
                 return False
-            if self.is_stripped(name):
+            if _is_stripped(stripped, name):
                 continue
             header = self.next_header()
             if not _text(name, &header.name) or not content_of(content, &header.content):
@@ -272,11 +295,6 @@ cdef class Writer:
         if at_once:
             leaving.due_ms = max(leaving.source_ms, 0)
         return True
-
-    cdef bint is_stripped(self, object name) except -1:
-        cdef PyObject *known = PyDict_GetItemWithError(self.stripped, name)
-        # The class of the dictionary judges a new name.
-        return <object>known if known != NULL else self.stripped[name]
 
     cdef Header *next_header(self) except NULL:
         cdef Header *larger
@@ -307,6 +325,9 @@ cdef class Writer:
         self.header_add(headers, b"delay-source-timestamp", 22, number, _decimal(number, leaving.source_ms))
         if leaving.deliver_id.place != NULL:
             self.header_add(headers, b"delay-id", 8, leaving.deliver_id.place, leaving.deliver_id.size)
+        if leaving.attempt:
+            self.header_add(headers, b"delay-attempt", 13, number, _decimal(number, leaving.attempt))
+            self.header_add(headers, b"delay-target", 12, leaving.target.place, leaving.target.size)
         code = self.produce(
             client,
             <int>V_TOPIC, leaving.target.place,

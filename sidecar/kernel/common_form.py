@@ -4,11 +4,13 @@ This module repeats no decision: it asks the rules themselves for the meaning of
 record, once for each.
 """
 
+from array import array
 from dataclasses import fields
 from typing import Final, Self
 
-from index.protocol.headers import HeaderRole, Unit
-from index.protocol.schedule import Schedule
+from index.protocol.headers import ATTEMPTS_MAX, DELAY_ATTEMPT, DELAY_TARGET, HeaderRole, Unit
+from index.protocol.schedule import Attempted, Schedule
+from index.rules.retrying import jitter_ms, known_name, waits_ms
 from index.rules.rules import RULES_VERSION, Rules
 from index.rules.targets import TargetRules
 
@@ -22,6 +24,7 @@ _ROLES: Final = {
     HeaderRole.ID: 6,
     HeaderRole.EXPIRE: 7,
 }
+_OF_RETRIES: Final = {DELAY_ATTEMPT: 8, DELAY_TARGET: 9, ATTEMPTS_MAX: 10}
 _NOT_COMMON: Final = 15
 _DIGITS: Final = 16
 _TEXT: Final = 32
@@ -46,6 +49,7 @@ _KNOWN: Final = frozenset(
         "recurring",
         "min_period_ms",
         "delay_ms",
+        "retry",
     }
 )
 """Fields of rules that this module considers. Python decides all records by rules that set further fields."""
@@ -66,6 +70,11 @@ class CommonForm:
         self.requires_time = rules.require_time
         self.max_ahead_ms = TargetRules(rules.max_delay_ms, rules.target_rules).max_ahead_ms
         self.default_targets = self._targets()
+        retry = rules.retry
+        waits = (0,) if retry is None else waits_ms(retry)
+        self.attempts = 0 if retry is None else retry.attempts
+        self.waits_ms = array("q", waits)
+        self.jitters_ms = array("q", (0 if retry is None else jitter_ms(retry, each) for each in waits))
 
     @classmethod
     def of(cls, rules: Rules) -> Self | None:
@@ -73,7 +82,8 @@ class CommonForm:
         more = [each for each in fields(rules) if each.init and each.name not in _KNOWN]
         if any(getattr(rules, each.name) != each.default for each in more):
             return None
-        if rules.version != RULES_VERSION or not rules.enabled or rules.at_once or rules.spreads:
+        spreads = TargetRules(rules.max_delay_ms, rules.target_rules, rules.spread_ms).spreads
+        if rules.version != RULES_VERSION or not rules.enabled or rules.at_once or spreads:
             return None
         return cls(rules)
 
@@ -82,6 +92,8 @@ class CommonForm:
         controls = self._rules.controls
         if any(each in name for each in _NO_TEXT):
             return _NOT_COMMON
+        if self.attempts and known_name(name) in _OF_RETRIES:
+            return _OF_RETRIES[known_name(name)]
         if controls[name] is None:
             return _NOTHING
         alias = controls.alias(name)
@@ -95,6 +107,14 @@ class CommonForm:
     def route(self, raw: bytes) -> tuple[str] | None:
         """Return the target that a ``deliver-to`` names, or None if a record with it is rejected."""
         return self._targets(("deliver-to", raw))
+
+    def retry_route(self, raw: bytes) -> tuple[str] | None:
+        """Return the target of a record with this ``delay-target`` and without a ``deliver-to``; None: ask Python."""
+        return self._targets((DELAY_TARGET, raw))
+
+    def attempt(self, number: int, jitter_ms: int) -> Attempted:
+        """Return the attempt with this number."""
+        return Attempted(number, jitter_ms=jitter_ms)
 
     def _targets(self, *to: tuple[str, bytes]) -> tuple[str] | None:
         decision = self._rules.decide([*to, _SOME_TIME], 0)

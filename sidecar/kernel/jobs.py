@@ -39,7 +39,8 @@ class JobKernel:
 
     def decider(self, rules: Rules, packer: RowPacker, *, packs: bool) -> "_columns.ColumnDecider | None":
         """Make a decider of batches by these rules, for records of the common form; None if Python decides all."""
-        form = CommonForm.of(rules)
+        # A batch has no offsets, from which the jitter of retries comes.
+        form = CommonForm.of(rules) if rules.retry is None else None
         if form is None:
             return None
         from sidecar.kernel import _columns  # noqa: PLC0415 -- it may not be compiled

@@ -5,6 +5,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from index.protocol.headers import PRESETS, Alias, HeaderRole, Unit
+from index.rules.retrying import Retry
 from index.rules.rules import Rules, TargetRule
 from index.rules.unreadable import examined
 from sidecar.engine.intake.deciding import PACKED_BYTES
@@ -12,6 +13,7 @@ from sidecar.engine.intake.deciding import PACKED_BYTES
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
 PLAIN = Rules("d", default_target="t", allowed_targets=("t*",))
+RETRY = Retry(first_ms=700, factor=1_700, max_ms=60_000, jitter=250, attempts=8, dead_letter="t.dead")
 _EVERY_ALIAS = (
     *(alias for preset in PRESETS.values() for alias in preset),
     *(
@@ -32,6 +34,9 @@ RULES = [
     replace(PLAIN, delay_ms=5_000),
     replace(PLAIN, recurring=True, ignores_unknown=True),
     replace(PLAIN, target_rules=(TargetRule("t1", max_delay_ms=60_000), TargetRule("t2", enabled=False))),
+    replace(PLAIN, retry=RETRY),
+    replace(PLAIN, retry=RETRY._replace(jitter=0), require_time=True, default_target=""),
+    replace(PLAIN, retry=RETRY, delay_ms=5_000, max_delay_ms=HOUR_MS, target_rules=(TargetRule("t2", enabled=False),)),
     replace(PLAIN, enabled=False),
     replace(PLAIN, at_once=True),
     Rules("d", default_target="t", allowed_targets=("t*",), version=2),
@@ -90,6 +95,11 @@ _VALUES = {
     "after-iso": _DURATIONS,
     "late-s": _DURATIONS,
     "late-ms": _DURATIONS,
+    "delay-attempt": [b"0", b"1", b"02", b"6", b"7", b"8", b"999", b"1000", b"1001", b"-1", b"x"],
+    "Delay-Attempt": [b"3"],
+    "delay-target": [b"t", b"t1", b"t2", b"x", b"", b"d", b"t.dead"],
+    "deliver-attempts-max": [b"1", b"3", b"0", b"1000", b"1001"],
+    "delay-attempts-exhausted": [b"8"],
     "trace": [b"", b"1", bytes(127), bytes(128), bytes(20_000)],
     "\N{SNOWMAN}": [b"1"],
     "a\0b": [b"1"],
@@ -101,13 +111,16 @@ _header = st.sampled_from(sorted(_VALUES)).flatmap(
     lambda name: st.tuples(st.just(name), st.none() | st.sampled_from(_VALUES[name]) | st.binary(max_size=20))
 )
 _some_headers = st.lists(_header, max_size=4)
+_retried_headers = st.builds(
+    lambda attempt, more: [("delay-attempt", b"%d" % attempt), *more], st.integers(0, 9), st.lists(_header, max_size=2)
+)
 _common_headers = st.builds(
     lambda due, more: [("deliver-at", b"%d" % due), *more],
     st.integers(NOW_MS - 9_000, NOW_MS + 2 * HOUR_MS),
     st.lists(st.tuples(st.sampled_from(["trace", "x", "y"]), st.binary(max_size=200)), max_size=3),
 )
 _unreadable = st.just(examined(b"\x02\x02\xff\x02x", None))
-READABLE = _some_headers | _common_headers
+READABLE = _some_headers | _common_headers | _retried_headers
 HEADERS = READABLE | st.just(()) | _unreadable
 CONTENTS = st.none() | st.binary(max_size=300) | st.just(bytes(PACKED_BYTES - 100)) | st.just(bytes(PACKED_BYTES))
 TIMES = st.just(NOW_MS) | st.sampled_from([-1, 0, 2**63 - 1, NOW_MS - HOUR_MS])

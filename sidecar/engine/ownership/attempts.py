@@ -4,8 +4,8 @@ The counts of the last whole minute are a rate, and say how it is now. The count
 event that comes once an hour. The places of the last exhausted records are remembered, so that people can look them up.
 """
 
-from collections import deque
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from index.partition.survey import MINUTE_MS
@@ -51,17 +51,16 @@ class AttemptCounter:
         self._minute = 0
         self._exhausted: deque[tuple[int, int]] = deque(maxlen=REMEMBERED)
 
-    def add(self, attempts: Iterable[tuple[int, Attempted]]) -> tuple[int, ...]:
+    def add(self, attempts: Sequence[tuple[int, Attempted]]) -> tuple[int, ...]:
         """Count the attempts that have just been released, each with its offset; return their counts."""
         self._turn()
         counts = [*_NOTHING]
         now_ms = self._clock.now_ms()
-        for offset, attempt in attempts:
-            if attempt.exhausted:
-                counts[_EXHAUSTED] += 1
-                self._exhausted.append((offset, now_ms))
-            else:
-                counts[_PLACES[attempt.label]] += 1
+        # Thousands of records share a few attempts.
+        for attempt, count in Counter([attempt for _, attempt in attempts]).items():
+            counts[_EXHAUSTED if attempt.exhausted else _PLACES[attempt.label]] += count
+        if counts[_EXHAUSTED]:
+            self._exhausted.extend((offset, now_ms) for offset, attempt in attempts if attempt.exhausted)
         self._released = _sum(self._released, counts)
         self._this_minute = _sum(self._this_minute, counts)
         return tuple(counts)

@@ -126,8 +126,9 @@ class Released:
 
     def attempts(self) -> list[tuple[int, Attempted]]:
         """Return the attempts of released records with their offsets, where attempts are counted."""
-        found = [(offset, payload[0][8]) for _, offset, payload in self.screened.released]
-        return [(offset, attempt) for offset, attempt in found if attempt is not None]
+        return [
+            (offset, attempt) for _, offset, payload in self.screened.released if (attempt := payload[0][8]) is not None
+        ]
 
     def by_outcome(self) -> Counter[str]:
         """Count receipts by outcome."""

@@ -26,7 +26,7 @@ from sidecar.kernel.choice import PYTHON, Kernel
 from sidecar.kernel.common_form import CommonForm
 from sidecar.process.host.budget import PayloadBudget
 from snapshots.segments.rows import MAX_NAMES, RowPacker
-from tests.support.decidable import CONTENTS, HEADERS, HOUR_MS, NOW_MS, PLAIN, RULES, TIMES
+from tests.support.decidable import CONTENTS, HEADERS, HOUR_MS, NOW_MS, PLAIN, RETRY, RULES, TIMES
 from tests.support.kernel import native_kernel
 
 NATIVE = native_kernel()
@@ -175,6 +175,30 @@ def test_a_time_it_takes(due: bytes) -> None:
     assert _taken([("deliver-at", due)])
     assert _taken([("x-at", due)], replace(PLAIN, aliases=(Alias("x-at", HeaderRole.AT, Unit.MS),)))
     assert not _taken([("x-at", due)], replace(PLAIN, aliases=(Alias("x-at", HeaderRole.AT, Unit.S),)))
+
+
+@pytest.mark.parametrize(
+    ("headers", "takes"),
+    [
+        pytest.param([], True, id="the first attempt"),
+        pytest.param([("delay-attempt", b"7"), ("delay-target", b"t1")], True, id="the last attempt"),
+        pytest.param([("delay-attempt", b"3"), ("deliver-after", b"9s")], True, id="a wait of its own"),
+        pytest.param([("delay-attempt", b"8")], False, id="no attempt left"),
+        pytest.param([("delay-attempt", b"2"), ("deliver-attempts-max", b"2")], False, id="no attempt of its own left"),
+        pytest.param([("delay-attempt", b"8"), ("deliver-attempts-max", b"9")], True, id="more attempts of its own"),
+        pytest.param([("delay-attempt", b"1001")], False, id="too many"),
+        pytest.param([("delay-attempt", b"1"), ("Delay-Attempt", b"1")], False, id="twice"),
+    ],
+)
+def test_the_attempts_it_takes(headers: Headers, *, takes: bool) -> None:
+    assert _taken(headers, replace(PLAIN, retry=RETRY)) is takes
+
+
+def test_the_wait_of_each_attempt_has_the_jitter_of_its_offset() -> None:
+    messages = [Given(number, [("delay-attempt", b"%d" % (number % 8))]) for number in range(400)]
+    history = RuleHistory.beginning(0, replace(PLAIN, retry=RETRY))
+    outcomes = [_outcome(_fresh(kernel, history), [_fetch(messages)]) for kernel in (PYTHON, NATIVE)]
+    assert outcomes[0] == outcomes[1]
 
 
 def test_rules_that_it_does_not_know_are_pythons(monkeypatch: pytest.MonkeyPatch) -> None:

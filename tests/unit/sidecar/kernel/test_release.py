@@ -47,6 +47,9 @@ _names = st.sampled_from(
         "delay-source",
         "delay-hops",
         "delay-id",
+        "Delay-Attempt",
+        "delay-target",
+        "delay-attempts-exhausted",
         "",
         "a\0b",
         "\N{SNOWMAN}",
@@ -162,6 +165,24 @@ def test_the_headers_of_a_released_record(brokers: dict[str, MockBroker]) -> Non
     assert (first.key, first.value) == (b"k", b"")
 
 
+def test_the_headers_of_an_attempt(brokers: dict[str, MockBroker]) -> None:
+    came = [("delay-attempt", b"1"), ("a", b"7"), ("DELAY-TARGET", b"x"), ("delay-attempts-exhausted", b"8")]
+    (seen,) = _released(
+        brokers["native"], NATIVE_KERNEL, [_entry(5, _PLAIN._replace(headers=came), attempt=Attempted(2))], Timestamps()
+    )
+    assert seen.headers[0] == ("a", b"7")
+    assert seen.headers[-2:] == (("delay-attempt", b"2"), ("delay-target", b"orders"))
+    assert len(seen.headers) == 6
+
+
+def test_it_writes_a_record_with_an_attempt_left() -> None:
+    producer = WatchedProducer({})
+    entries = [_entry(0, attempt=Attempted(1)), _entry(1, attempt=Attempted(1_000, jitter_ms=5)), _entry(2)]
+    assert _native(producer).release(entries, 0, 10, RELEASE) == (3, 0)
+    producer.purge()
+    producer.flush(0)
+
+
 def test_occurrences_of_a_series_are_written_as_such(brokers: dict[str, MockBroker]) -> None:
     broker = brokers["native"]
     writer = _writer(broker.producer, NATIVE_KERNEL)
@@ -192,6 +213,9 @@ _TEXT: Any = "text"
         _entry(1, targets=("a", "b")),
         _entry(1, targets=()),
         _entry(1, targets=("a\0b",)),
+        _entry(1, attempt=Attempted(8, exhausted=True)),
+        _entry(1, attempt=(1, False)),
+        _entry(1, attempt=2),
         _entry(1, targets=("\ud800",)),
         _entry(1, partition=2**31),
         _entry(1, partition=-2),
