@@ -185,7 +185,9 @@ def _serve(
     running.callback(publish(vitals.take))
     staging = Staging(lambda: clients.staging_reader(config), clock)
     running.callback(staging.stop)
-    pool = LoaderPool(lambda: clients.reader(config), lambda: clients.bulk_reader(config))
+    pool = LoaderPool(
+        lambda: clients.reader(config), lambda: clients.bulk_reader(config), partial(cluster.uncommitted_end, admin)
+    )
     running.stop_at_end(pool)
     usable = UsableTopics(config, admin, health, failures)
     metrics.registry.register(TopicCollector(usable.partitions))

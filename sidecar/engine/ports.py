@@ -79,7 +79,10 @@ class Records(Protocol):
         """Yield the records that ``read`` returns, if they may be too many to hold at once; close the generator."""
 
     def read_large(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
-        """Return large records that a router has written; None also for one whose batch is damaged."""
+        """Return large records that a router has written; None also for one that is lost, or whose batch is damaged."""
+
+    def read_apart(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
+        """Return small records that lie apart, as ``read_large`` does."""
 
     def scan(self, topic: str, partition: int, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
         """Yield every record of [from_offset, to_offset) with its offset; yield none if the first ones are gone."""

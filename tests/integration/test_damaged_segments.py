@@ -92,3 +92,23 @@ def sealed(stage: Stage, delay: str, partition: int) -> bool:
 
 def gone(stage: Stage, delay: str, partition: int) -> bool:
     return sealed(stage, delay, partition) and not state(stage, delay, partition).buckets
+
+
+def test_segments_behind_the_end_of_their_topic(stage: Stage, rng: Random) -> None:
+    """A log that has lost its end holds other segments at these offsets later, or none at all."""
+    delay = stage.delay(default_target=stage.target(), placement="inline", **BUCKETS)
+    with stage.router() as router:
+        router.start_and_wait()
+        due_ms = now_ms() + 15_000
+        for _ in range(BATCHES * BATCH):
+            stage.post(delay, ("deliver-at", b"%d" % (due_ms + rng.randrange(3_000))), value=b"v")
+        stage.flush()
+        wait_until(lambda: sealed(stage, delay, 0), "all is in buckets")
+        router.kill()
+        stage.delete(f"{delay}.delay-snapshots")
+        router.init()
+        router.start_and_wait()
+        wait_until(lambda: gone(stage, delay, 0), "the partition goes on to its end")
+        assert router.events("segment_made_good")
+        assert stage.settle().released_once == BATCHES * BATCH
+        assert router.stop() == 0

@@ -48,6 +48,9 @@ class Reader:
     def read_large(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
         return self.read(topic, partition, offsets)
 
+    def read_apart(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
+        return self.read(topic, partition, offsets)
+
     def scan(self, topic: str, partition: int, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
         if self._is_owner() and not self._store.was_damaged:
             raise Violation(f"a segment of offsets {from_offset} to {to_offset} is not what its manifest says")

@@ -158,7 +158,7 @@ class IdPageSource:
             return reader.read_large(*self._place, offsets)
         found: dict[int, Record | None] = {}
         for offset in offsets:
-            found |= reader.read(*self._place, [offset])
+            found |= reader.read_apart(*self._place, [offset])
         return found
 
     def _remembered(self, ref: IdPageRef) -> IdPage | None:

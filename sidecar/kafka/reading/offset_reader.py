@@ -34,19 +34,34 @@ _NOWHERE = -SCAN_GAP_RECORDS - 1
 
 Connect = Callable[[], Consumer]
 
+LogEnd = Callable[[str, int], int]
+"""Asks the leader of a partition for the offset behind its last record, open transactions included."""
+
 _NO_PLACE: Place = ("", -1)
 
 _NOTHING_THERE = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET})
+
+_MAYBE_BEHIND_END = frozenset({KafkaError._TIMED_OUT, KafkaError._AUTO_OFFSET_RESET})
+"""Errors of a read at the end of the log or behind it."""
+
+_NO_END = 1 << 63
+
+
+def unknown_end(_topic: str, _partition: int) -> int:
+    """Know nothing of the end of a log, so that no record is taken for lost."""
+    return _NO_END
 
 
 class OffsetReader:
     """Owns assign-only consumers, made when first needed; not to be shared between threads.
 
     ``connect`` makes a consumer with small fetches, for records that lie apart. ``connect_bulk`` makes one with large
-    fetches, for records that lie together or are large.
+    fetches, for records that lie together or are large. ``log_end`` tells whether a record that a router has written
+    was lost with the end of its log, as after an unclean change of leader, or when the topic is created again.
     """
 
-    def __init__(self, connect: Connect, connect_bulk: Connect | None = None) -> None:
+    def __init__(self, connect: Connect, connect_bulk: Connect | None = None, log_end: LogEnd = unknown_end) -> None:
+        self._log_end = log_end
         self._scattered = _OpenConsumer(connect)
         self._bulk = _OpenConsumer(connect_bulk or connect)
 
@@ -66,12 +81,18 @@ class OffsetReader:
         return with_cluster_errors((self._bulk if dense else self._scattered).read((topic, partition), offsets))
 
     def read_large(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
-        """Read records of hundreds of kB that a router has written; None also for a record whose batch is damaged.
+        """Read records of hundreds of kB that a router has written.
 
-        The caller restores such a record from the records it was made of. Raises ClusterError as ``read`` does.
+        None also for a record whose batch is damaged, or which lies behind the end of the log: the caller restores it
+        from the records it was made of. Raises ClusterError as ``read`` does.
         """
         with cluster_errors():
-            return self._bulk.read_written((topic, partition), offsets)
+            return self._bulk.read_written((topic, partition), offsets, self._log_end)
+
+    def read_apart(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
+        """Read small records that a router has written and that lie apart, as ``read_large`` does."""
+        with cluster_errors():
+            return self._scattered.read_written((topic, partition), offsets, self._log_end)
 
     def scan(self, topic: str, partition: int, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
         """Yield every record of [from_offset, to_offset) with its offset; none at all when the first ones are gone."""
@@ -122,12 +143,27 @@ class _OpenConsumer:
             self._rest()
         yield from found.items()
 
-    def read_written(self, place: Place, offsets: Sequence[int]) -> dict[int, Record | None]:
-        """Read records whose headers do not matter; None for one that is gone, or whose batch is damaged."""
+    def read_written(self, place: Place, offsets: Sequence[int], log_end: LogEnd) -> dict[int, Record | None]:
+        """Read records whose headers do not matter; None for one that is lost, or whose batch is damaged."""
+        found: dict[int, Record | None] = {}
+        end = _NO_END
         try:
-            return {offset: self._read_undamaged(place, offset) for offset in offsets}
+            for offset in offsets:
+                try:
+                    found[offset] = self._read_undamaged(place, offset) if offset < end else None
+                except KafkaException as exception:
+                    if error_of(exception).code() not in _MAYBE_BEHIND_END:
+                        raise
+                    # A consumer that is used again after such an error may not answer at all.
+                    self.close()
+                    # Each record was committed before this question, so the log once went beyond it.
+                    end = log_end(*place)
+                    if offset < end:
+                        raise
+                    found[offset] = None
         finally:
             self._rest()
+        return found
 
     def scan(self, place: Place, from_offset: int, to_offset: int) -> Generator[tuple[int, Record], None, None]:
         try:

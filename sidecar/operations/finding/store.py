@@ -127,7 +127,7 @@ class StoredPartition:
         key = self.incarnation, self.partition, ref
         page = self._known.pages.get(key)
         if page is None:
-            record = self._readers.records.read(*self._snapshots, [ref.record_offset])[ref.record_offset]
+            record = self._readers.records.read_apart(*self._snapshots, [ref.record_offset])[ref.record_offset]
             try:
                 page = IdPage(decode_page(ref, None if record is None else record.value))
             except FormatError:

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer
 
 from sidecar.engine.ports import Records
 from sidecar.kafka.client.errors import cluster_errors
-from sidecar.kafka.reading.offset_reader import OffsetReader
+from sidecar.kafka.reading.offset_reader import LogEnd, OffsetReader, unknown_end
 
 T = TypeVar("T")
 LOADERS = 2
@@ -112,11 +112,18 @@ class LoaderPool:
     An error of the Kafka client in a thread becomes a ClusterError in the future.
     """
 
-    def __init__(self, connect: Callable[[], Consumer], connect_bulk: Callable[[], Consumer] | None = None) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], Consumer],
+        connect_bulk: Callable[[], Consumer] | None = None,
+        log_end: LogEnd = unknown_end,
+    ) -> None:
+        """Start no thread yet; see :class:`OffsetReader` for the arguments."""
         self.seals = FairTurns(SEALS_AT_ONCE, SEAL_TURN_S)
         self.merges = FairTurns(MERGES_AT_ONCE, MERGE_TURN_S)
         self._connect = connect
         self._connect_bulk = connect_bulk
+        self._log_end = log_end
         self._own = threading.local()
         self._under_way: set[Future[Any]] = set()
         self._merging: set[Future[None]] = set()
@@ -195,6 +202,6 @@ class LoaderPool:
 
     def _reader(self) -> OffsetReader:
         if not hasattr(self._own, "reader"):
-            self._own.reader = OffsetReader(self._connect, self._connect_bulk)
+            self._own.reader = OffsetReader(self._connect, self._connect_bulk, self._log_end)
         reader: OffsetReader = self._own.reader
         return reader

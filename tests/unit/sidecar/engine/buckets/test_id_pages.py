@@ -229,7 +229,7 @@ class SnapshotsTopic:
         self.asked += offsets
         return {at: Record(b"", self.values[at], [], 0) if at in self.values else None for at in offsets}
 
-    read = read_large
+    read_apart = read_large
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
+from index.errors import ClusterError
 from sidecar.kafka.reading import offset_reader
 from sidecar.kafka.reading.offset_reader import FETCHED_RECORDS, OffsetReader
 from tests.support.mock_broker import MockBroker
@@ -124,3 +125,37 @@ def test_what_is_read_one_by_one_is_handed_over_before_more_is_read(
         offset: b"%d" % offset for offset in offsets
     }
     reader.close()
+
+
+END = COUNT + FETCHED_RECORDS + 1
+"""The end of the log, behind the marker of its transaction."""
+
+
+@pytest.mark.parametrize("offset", [END, END + 1_000], ids=["at the end", "behind the end"])
+def test_a_record_that_the_log_has_lost_is_told_as_such(
+    bootstrap: str, offset: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offset_reader, "READ_TIMEOUT_S", 1.0)
+    asked: list[tuple[str, int]] = []
+
+    def log_end(topic: str, partition: int) -> int:
+        asked.append((topic, partition))
+        return END
+
+    settings = {"bootstrap.servers": bootstrap, "group.id": "look", **_TELLS}
+    reader = OffsetReader(lambda: Consumer(settings), log_end=log_end)
+    for read in (reader.read_large, reader.read_apart):
+        found = read(TOPIC, 0, [3, offset, offset + 1, offset + 2])
+        assert [at for at, record in found.items() if record is not None] == [3]
+    assert asked == [(TOPIC, 0)] * 2, "once for each read"
+    reader.close()
+
+
+def test_a_record_in_front_of_the_end_is_never_taken_for_lost(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offset_reader, "READ_TIMEOUT_S", 0.5)
+    settings = {"bootstrap.servers": bootstrap, "group.id": "look", **_TELLS}
+    for log_end in (lambda *_: END + 1, offset_reader.unknown_end):
+        reader = OffsetReader(lambda: Consumer(settings), log_end=log_end)
+        with pytest.raises(ClusterError, match="not read in time"):
+            reader.read_large(TOPIC, 0, [END])
+        reader.close()

@@ -33,7 +33,7 @@ class Log:
             offset: Record(None, self.values[offset], [], 0) if offset in self.values else None for offset in offsets
         }
 
-    read = read_large
+    read_apart = read_large
 
 
 def stored(log: Log, known: FinderCaches, topic_id: str = "id") -> StoredPartition:
