@@ -36,6 +36,7 @@ from sidecar.kafka.client import clients
 from sidecar.kafka.client.group_view import view_group
 from sidecar.kafka.client.membership import GroupMember, MembershipError
 from sidecar.kafka.reading.handed_over import UNSEEN
+from sidecar.kafka.reading.tail_clients import TailClients
 from sidecar.kafka.writing.lanes import Lanes
 from sidecar.kafka.writing.target_directory import TargetDirectory
 from sidecar.kernel.choice import Kernel
@@ -220,6 +221,7 @@ def _serve(
         clock=clock,
         rates=RateLimits(clock.running_s, threading.Lock()),
         limits=LIMITS,
+        tails=TailClients(lambda limits: clients.tail(config, *limits)),
         lanes=Lanes(config.router.group_id, config.router.lanes, partial(clients.producer, config), clock),
         kernel=kernel,
         tracing=tracing or NO_TRACING,

@@ -29,6 +29,7 @@ from sidecar.engine.intake.deciding import Deciding
 from sidecar.engine.payload.records import Scheduled
 from sidecar.engine.release.transaction import Transaction
 from sidecar.kafka.reading.fetching import Connects, Fetching
+from sidecar.kafka.reading.tail_clients import TailClients
 from sidecar.kafka.reading.tails import Fetch
 from sidecar.kafka.writing.writer import PartitionWriter
 from sidecar.kernel.choice import PYTHON, Kernel
@@ -201,7 +202,9 @@ class _Log:
         broker.producer.commit_transaction()
 
     def read_us(self, kernel: Kernel) -> float:
-        fetching = Fetching(Connects(self._connect, self._connect), TopicPartition(self._topic, 0, 0), kernel)
+        fetching = Fetching(
+            Connects(TailClients(lambda _: self._connect()), self._connect), TopicPartition(self._topic, 0, 0), kernel
+        )
         history, budget = RuleHistory.beginning(0, Rules("delays", default_target="orders")), PayloadBudget(1 << 40)
         deciding = Deciding(history, budget, now_ms=lambda: DUE_MS, soon_ms=60_000, native=kernel.decider)
         kept: list[Decided] = []

@@ -18,6 +18,7 @@ from sidecar.engine.ownership.takeover import read_origin
 from sidecar.engine.release.rates import RateLimits
 from sidecar.kafka.client import admin as cluster
 from sidecar.kafka.client import clients
+from sidecar.kafka.reading.tail_clients import TailClients
 from sidecar.kafka.writing.lanes import Lanes
 from sidecar.kafka.writing.target_directory import TargetDirectory
 from sidecar.metrics import Metrics
@@ -49,6 +50,7 @@ class RunningWorker(Worker):
             clock=clock,
             rates=RateLimits(clock.running_s, threading.Lock()),
             limits=limits,
+            tails=TailClients(lambda limits: clients.tail(config, *limits)),
             lanes=Lanes(config.router.group_id, config.router.lanes, partial(clients.producer, config), clock),
         )
         super().__init__(shared, config.delay_topics[0], 0)

@@ -20,9 +20,16 @@ OnCommit = Callable[[KafkaError | None, list[TopicPartition]], None]
 OnError = Callable[[KafkaError], None]
 OnThrottle = Callable[[ThrottleEvent], None]
 
-TAIL_FETCH_WAIT_MS = 500
-"""Longest wait of a fetch at the end of the log. New records end the wait at once, so it costs no latency. While idle,
-a wait of 500 ms costs 1 ms of CPU a second, and a wait of 10 ms costs 11 (notes on Kafka, 3.8)."""
+TAIL_FETCH_WAIT_MS = 100
+"""Longest wait of a fetch at the end of delay partitions. New records end the wait at once. A partition that is added,
+or has room for messages again, waits for the end of a fetch that is under way."""
+
+TAIL_FETCHED_BYTES: Final = 8 * 1_048_576
+"""Most bytes of a fetch of several delay partitions: the client unpacks a fetch as a whole."""
+
+IDLE_FETCH_WAIT_MS = 500
+"""Longest wait of a fetch of a topic that seldom has new records. A wait of 500 ms costs 1 ms of CPU a second, and a
+wait of 10 ms costs 11 (notes on Kafka, 3.8)."""
 
 POLICY_FETCH_WAIT_MS = 100
 """Longest wait of a fetch for policies. A new policy ends the wait at once; a take-over may wait so long to learn that
@@ -130,9 +137,9 @@ _SMALL_FETCHES: Final[Mapping[str, object]] = {
 
 
 def tail(config: Config, prefetched_bytes: int, fetched_bytes: int) -> Consumer:
-    """Make an assign-only consumer that follows one delay partition.
+    """Make an assign-only consumer that follows delay partitions.
 
-    It fetches up to ``fetched_bytes`` at once and prefetches up to ``prefetched_bytes``.
+    Of each it fetches up to ``fetched_bytes`` at once and prefetches up to ``prefetched_bytes``.
     """
     return _consumer(
         config,
@@ -143,6 +150,7 @@ def tail(config: Config, prefetched_bytes: int, fetched_bytes: int) -> Consumer:
             # The client prefetches up to this much (compressed) beyond the limit above, because it unpacks all batches
             # of a fetch together.
             "fetch.message.max.bytes": fetched_bytes,
+            "fetch.max.bytes": TAIL_FETCHED_BYTES,
             # When the queue is full, look again soon: the default stalls for 1 s while the partition catches up.
             "fetch.queue.backoff.ms": 10,
         },
@@ -261,7 +269,7 @@ def staging_reader(config: Config) -> Consumer:
         config,
         "staging",
         {
-            "fetch.wait.max.ms": TAIL_FETCH_WAIT_MS,
+            "fetch.wait.max.ms": IDLE_FETCH_WAIT_MS,
             "queued.min.messages": 100,
             "queued.max.messages.kbytes": 4_096,
             _LOOK: LOOK_AT_TOPICS_MS,

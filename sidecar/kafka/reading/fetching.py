@@ -14,6 +14,7 @@ from sidecar.config.model import Config
 from sidecar.engine.intake.decided import BadBatch
 from sidecar.kafka.client import clients
 from sidecar.kafka.reading.bad_batches import BadBatches
+from sidecar.kafka.reading.tail_clients import Limits, TailClients
 from sidecar.kafka.reading.tails import Fetch, NativeTail, PythonTail, RawFetch, Tail
 from sidecar.kernel.choice import PYTHON, Kernel
 
@@ -22,33 +23,31 @@ MOST_FETCHED_BYTES: Final = 1_048_576
 
 
 class Connects(NamedTuple):
-    """Makes the consumers of a delay partition: for the tail, and for batches that may be bad.
+    """Makes or lends the consumers of a delay partition: for the tail, and for batches that may be bad.
 
-    A record with more than ``most_bytes`` is stepped over.
+    ``limits`` are those of a consumer at the tail. A record with more than ``most_bytes`` is stepped over.
     """
 
-    tail: Callable[[], Consumer]
+    tails: TailClients
     probe: Callable[[], Consumer]
+    limits: Limits = (MOST_FETCHED_BYTES, MOST_FETCHED_BYTES)
     most_bytes: int = MOST_UNPACKED_BYTES
 
 
-def connects_of(config: Config, prefetched_bytes: int, most_batch_bytes: int) -> Connects:
-    """Return the factories of the consumers that read a delay partition.
+def connects_of(config: Config, tails: TailClients, prefetched_bytes: int, most_batch_bytes: int) -> Connects:
+    """Return the sources of the consumers that read a delay partition.
 
     The consumer at the tail prefetches up to ``prefetched_bytes``; a batch has at most ``most_batch_bytes``.
     """
     # A fetch is unpacked as a whole. So a fetch holds several batches only where they are together no larger than the
     # largest allowed batch.
     fetched_bytes = min(prefetched_bytes // 4, MOST_FETCHED_BYTES, most_batch_bytes)
-    return Connects(
-        lambda: clients.tail(config, prefetched_bytes, fetched_bytes),
-        lambda: clients.prober(config),
-        most_unpacked_bytes(config.kafka),
-    )
+    limits = prefetched_bytes, fetched_bytes
+    return Connects(tails, lambda: clients.prober(config), limits, most_unpacked_bytes(config.kafka))
 
 
 class Fetching:
-    """Reads one delay partition from an offset on, by its own consumers; used by one thread, closed by any."""
+    """Reads one delay partition from an offset on; used by one thread, closed by any."""
 
     def __init__(self, connects: Connects, at: TopicPartition, kernel: Kernel = PYTHON) -> None:
         self._connects = connects
@@ -82,7 +81,8 @@ class Fetching:
         if bad is None:
             assert isinstance(stumbled, KafkaError)
             raise KafkaException(stumbled)
-        # After a seek the client may still hand over older records, and it may have skipped the batch.
+        # After a seek the client may still hand over older records, and it may have skipped the batch; another one does
+        # not.
         self._tail.close()
         self._next_offset = bad.to_offset
         self._tail = self._begun()
@@ -91,12 +91,10 @@ class Fetching:
 
     def _begun(self) -> Tail:
         at = TopicPartition(self._at.topic, self._at.partition, self._next_offset)
-        consumer = self._connects.tail()
-        return (
-            NativeTail(consumer, self._kernel, at, self._connects.most_bytes)
-            if self._kernel.is_native
-            else PythonTail(consumer, at, self._connects.most_bytes)
-        )
+        tails, _, limits, most_bytes = self._connects
+        if self._kernel.is_native:
+            return NativeTail(tails.lend(limits, at), self._kernel, at, most_bytes)
+        return PythonTail(tails.make(limits), at, most_bytes)
 
     def log_end(self) -> int:
         """Return the end of the log at the last fetch; no request is made."""

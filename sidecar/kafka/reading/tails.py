@@ -6,21 +6,22 @@ ends at the first message that reports an unreadable batch.
 * :class:`PythonTail` takes the client's own messages. Some headers it cannot see: see
   :mod:`sidecar.kafka.reading.handed_over`.
 * :class:`NativeTail` takes the messages from the queue of the partition, and leaves them there: only the messages that
-  Python has to look at become objects. The main queue stays the client's own.
+  Python has to look at become objects. It shares its consumer (:mod:`sidecar.kafka.reading.tail_clients`).
 """
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from index.protocol.headers import Headers
 from sidecar.engine.intake.decided import BadBatch
 from sidecar.kafka.client.errors import is_unreadable, require_end
 from sidecar.kafka.reading.bad_batches import too_large
 from sidecar.kafka.reading.handed_over import as_read, headers_of
+from sidecar.kafka.reading.tail_clients import TailClient
 from sidecar.kernel.choice import Kernel
-from sidecar.kernel.librdkafka import PartitionQueue, watch_of
+from sidecar.kernel.librdkafka import watch_of
 
 if TYPE_CHECKING:
     from sidecar.kernel._fetching import Handed, Messages, Reader
@@ -147,29 +148,21 @@ class PythonTail:
 
 
 class NativeTail:
-    """Reads by a consumer that it owns, and the kernel."""
+    """Reads by a client that it shares, and the kernel."""
 
-    def __init__(self, consumer: Consumer, kernel: Kernel, at: TopicPartition, most_bytes: int) -> None:
-        """Assign the consumer; a record with more than ``most_bytes`` is not read."""
+    def __init__(self, client: TailClient, kernel: Kernel, at: TopicPartition, most_bytes: int) -> None:
+        """Begin to read; the client has admitted the partition. A record with more than ``most_bytes`` is not read."""
         self._most_bytes = most_bytes
-        self._consumer = consumer
+        self._client = client
         self._at = at
-        # The queue is taken before it holds any message.
-        self._queue = PartitionQueue(consumer, at)
+        self._queue = client.begin(at)
         self._reader: Reader = kernel.reader(self._queue)
         self._read: Messages | None = None
-        consumer.assign([at])
 
     def read(self, wait_s: float, most_records: int) -> Read | None:
         """Read as :class:`Tail` says."""
         self._release()
-        # The main queue has only events that concern no partition: the client's callbacks run here, and its own errors
-        # come out.
-        event = self._consumer.poll(0)
-        if event is not None:
-            error = event.error()
-            assert error is not None, "a record came by the main queue, though its partition has a queue of its own"
-            raise KafkaException(error)
+        self._client.serve()
         messages = self._read = self._reader.read(int(wait_s * 1_000), most_records, MOST_HEADER_BYTES)
         if not len(messages):
             return None
@@ -189,15 +182,18 @@ class NativeTail:
 
     def log_end(self) -> int:
         """Return the end of the log at the last fetch; no request is made."""
-        _, end = self._consumer.get_watermark_offsets(self._at, cached=True)
-        return end
+        return self._client.log_end(self._at)
 
     def close(self) -> None:
         """Give everything back to librdkafka."""
         self._release()
+        self._client.stop(self._at)
+        # The consumer may live on, and would keep these messages.
+        while len(left := self._reader.read(0, STEP_RECORDS, MOST_HEADER_BYTES)):
+            left.release()
         self._reader.close()
         self._queue.close()
-        self._consumer.close()
+        self._client.leave()
 
     def _release(self) -> None:
         """Give the messages of the last read back, since a client that is closed must have everything back."""

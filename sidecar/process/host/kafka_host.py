@@ -261,7 +261,7 @@ class KafkaHost:
         self.is_apart = self.lane is not None
 
     def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: IdPlaces) -> Intake:
-        """Read on with a new client: a client that seeks may still hand over older records."""
+        """Read on with a client that has not read the partition before."""
         config, topic, budget = self._shared.config, self._topic, self._shared.budget
         deciding = Deciding(
             history,
@@ -274,7 +274,7 @@ class KafkaHost:
         )
         most_batch_bytes = self._topics[topic.name].number("max.message.bytes", DEFAULT_MAX_MESSAGE_BYTES)
         fetching = Fetching(
-            connects_of(config, budget.prefetched_bytes, most_batch_bytes),
+            connects_of(config, self._shared.tails, budget.prefetched_bytes, most_batch_bytes),
             TopicPartition(topic.name, self._partition, ledger.indexed_to),
             self._shared.kernel,
         )

@@ -11,6 +11,7 @@ from sidecar.config.model import Config
 from sidecar.engine.context import NO_TRACING, Tracing
 from sidecar.engine.limits import Limits
 from sidecar.engine.release.rates import RateLimits
+from sidecar.kafka.reading.tail_clients import TailClients
 from sidecar.kafka.writing.lanes import Lanes
 from sidecar.kafka.writing.target_directory import TargetDirectory
 from sidecar.kernel.choice import PYTHON, Kernel
@@ -41,6 +42,7 @@ class Shared:
     rates: RateLimits
     limits: Limits
     lanes: Lanes
+    tails: TailClients
     policies: Policies = WITHOUT_POLICIES
     kernel: Kernel = PYTHON
     tracing: Tracing = NO_TRACING

@@ -18,6 +18,7 @@ from sidecar.engine.intake.decided import Decided, Rejected
 from sidecar.engine.intake.deciding import Deciding
 from sidecar.engine.payload.packing import records_of
 from sidecar.kafka.reading.fetching import Connects, Fetching
+from sidecar.kafka.reading.tail_clients import TailClients
 from sidecar.kafka.reading.tails import Fetch, NativeTail, PythonTail, RawFetch, Tail
 from sidecar.kernel.choice import PYTHON, Kernel
 from sidecar.kernel.librdkafka import WatchedConsumer
@@ -35,6 +36,7 @@ RULES: Final = Rules("d", default_target="t", allowed_targets=("t*",))
 BEFORE: Final = Rules("d", default_target="t", version=2)
 PLENTY: Final = 1 << 40
 MOST_BYTES: Final = 1_000_000
+LIMITS: Final = (MOST_BYTES, MOST_BYTES)
 
 
 def _varint(number: int) -> bytes:
@@ -226,6 +228,10 @@ def broker() -> Iterator[MockBroker]:
         yield broker
 
 
+def _tails(broker: MockBroker) -> TailClients:
+    return TailClients(lambda _: _consumer(broker))
+
+
 def _consumer(broker: MockBroker) -> Consumer:
     return WatchedConsumer(
         {
@@ -242,7 +248,7 @@ def _consumer(broker: MockBroker) -> Consumer:
 
 def _tail(broker: MockBroker, kernel: Kernel, at: TopicPartition) -> Tail:
     if kernel.is_native:
-        return NativeTail(_consumer(broker), kernel, at, MOST_BYTES)
+        return NativeTail(_tails(broker).lend(LIMITS, at), kernel, at, MOST_BYTES)
     return PythonTail(_consumer(broker), at, MOST_BYTES)
 
 
@@ -308,7 +314,7 @@ def test_an_offset_that_is_not_there_is_an_error(broker: MockBroker, kernel: Ker
 @pytest.mark.parametrize("kernel", [PYTHON, NATIVE], ids=lambda each: each.name)
 def test_it_closes_with_messages_that_nobody_has_looked_at(broker: MockBroker, kernel: Kernel) -> None:
     _written(broker, f"left-{kernel.name}", 200)
-    connects = Connects(lambda: _consumer(broker), lambda: _consumer(broker))
+    connects = Connects(_tails(broker), lambda: _consumer(broker))
     fetching = Fetching(connects, TopicPartition(f"left-{kernel.name}", 0, 0), kernel)
     fetch = None
     while fetch is None:
@@ -323,7 +329,7 @@ def test_a_record_that_is_too_large_is_stepped_over(broker: MockBroker, kernel: 
     for size in sizes:
         broker.producer.produce(topic, bytes(size), partition=0, headers=[("name", b"value")])
     broker.producer.commit_transaction()
-    connects = Connects(lambda: _consumer(broker), lambda: _consumer(broker), 1_000)
+    connects = Connects(_tails(broker), lambda: _consumer(broker), LIMITS, 1_000)
     fetching = Fetching(connects, TopicPartition(topic, 0, 0), kernel)
     bad: list[tuple[int, int]] = []
     found: list[tuple[int, int]] = []

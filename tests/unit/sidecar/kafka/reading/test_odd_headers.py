@@ -10,6 +10,7 @@ from confluent_kafka import TopicPartition, cimpl
 from index.protocol.headers import Headers
 from index.rules.unreadable import DELAY_UNREADABLE_HEADERS, RawHeader, UnreadableHeaders, examined
 from sidecar.kafka.reading.offset_reader import OffsetReader
+from sidecar.kafka.reading.tail_clients import TailClients
 from sidecar.kafka.reading.tails import NativeTail, PythonTail, Tail
 from sidecar.kernel.librdkafka import WatchedConsumer
 from tests.support.kernel import native_kernel
@@ -84,7 +85,8 @@ def _check(found: Sequence[Headers]) -> None:
 
 def test_a_tail_sees_them_as_they_are_in_the_log(connect: Callable[[], WatchedConsumer]) -> None:
     at = TopicPartition(TOPIC, 0, 0)
-    _check(_read(NativeTail(connect(), KERNEL, at, MOST_BYTES)))
+    tails = TailClients(lambda _: connect())
+    _check(_read(NativeTail(tails.lend((MOST_BYTES, MOST_BYTES), at), KERNEL, at, MOST_BYTES)))
     _check(_read(PythonTail(connect(), at, MOST_BYTES)))
 
 

@@ -220,6 +220,7 @@ READS_BY_ITSELF = {
     "kafka/client/membership.py": "polls for the group alone: its partitions are paused",
     "kafka/reading/offset_reader.py": "seeks from record to record, within a release",
     "kafka/reading/tails.py": "the tail of a delay partition, whose fetches the kernel takes",
+    "kafka/reading/tail_clients.py": "polls for errors alone: each partition has a queue of its own",
     "kafka/reading/scan.py": "the scan",
 }
 
