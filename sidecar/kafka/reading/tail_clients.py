@@ -16,12 +16,17 @@ partition leaves it.
 Only tails of the kernel share consumers: confluent-kafka has no queue of a partition.
 """
 
+import time
 from collections.abc import Callable
 from threading import Lock
+from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from sidecar.kernel.librdkafka import PartitionQueue
+
+SERVE_EVERY_S: Final = 0.05
+"""The interval in which callbacks of a consumer run, however many partitions read by it."""
 
 Limits = tuple[int, int]
 """Most bytes that a consumer prefetches for each partition, and most bytes that it fetches of one at once."""
@@ -37,6 +42,7 @@ class TailClient:
         self._lock = Lock()
         self._had: set[tuple[str, int]] = set()
         self._reads = 0
+        self._serve_s = 0.0
         self._error: KafkaError | None = None
 
     def admits(self, at: TopicPartition) -> bool:
@@ -57,12 +63,16 @@ class TailClient:
         return queue
 
     def serve(self) -> None:
-        """Run the callbacks of the consumer, and raise an error of the consumer itself.
+        """Run the callbacks of the consumer if it is time, and raise an error of the consumer itself.
 
         The main queue has only events that concern no partition. After such an error the consumer reads no partition
         any more.
         """
-        event = self._consumer.poll(0)
+        now_s = time.monotonic()
+        event = None
+        if now_s >= self._serve_s:
+            self._serve_s = now_s + SERVE_EVERY_S
+            event = self._consumer.poll(0)
         if event is not None:
             self._error = event.error()
             assert self._error is not None, "a record came by the main queue, though its partition has its own queue"

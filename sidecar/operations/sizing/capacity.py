@@ -44,8 +44,11 @@ WHILE_COMPACTING: Final = 2
 
 MOST_REPLICAS: Final = 3
 
-CLIENTS_OF_PARTITION: Final = 2
-"""A producer and a consumer. The admin client of a take-over ends with it."""
+CLIENTS_OF_PARTITION: Final = 1
+"""A producer. The admin client of a take-over ends with it, and the partitions of a process share their consumers."""
+
+SHARED_CONSUMERS: Final = 2
+"""Consumers of delay partitions in a process: partitions that were taken over again have another one than the rest."""
 
 THREADS_OF_CLIENT: Final = 3
 THREADS_OF_PARTITION: Final = 2
@@ -168,6 +171,7 @@ def plan(load: Load) -> CapacityPlan:
     count = processes(load.rate_s)
     at_most = math.ceil(load.partitions / (count - 1))
     transactions = _transactions(load)
+    clients = at_most * CLIENTS_OF_PARTITION + SHARED_CONSUMERS
     return CapacityPlan(
         pending=load.pending,
         processes=count,
@@ -177,8 +181,8 @@ def plan(load: Load) -> CapacityPlan:
         traffic=_traffic(load),
         transactions=transactions,
         disk=disk(load),
-        threads=at_most * (CLIENTS_OF_PARTITION * (load.brokers + THREADS_OF_CLIENT) + THREADS_OF_PARTITION),
-        connections=at_most * CLIENTS_OF_PARTITION * load.brokers,
+        threads=at_most * THREADS_OF_PARTITION + clients * (load.brokers + THREADS_OF_CLIENT),
+        connections=clients * load.brokers,
         remarks=tuple(_remarks(load, count, transactions)),
     )
 

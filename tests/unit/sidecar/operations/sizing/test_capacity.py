@@ -94,8 +94,8 @@ def test_transactions_share_what_is_due_together(
 
 
 def test_threads_and_connections_grow_with_partitions_and_brokers() -> None:
-    assert _clients(plan(Load(100, 60_000, 200, 1, 1))) == (10, 2)
-    assert _clients(plan(Load(100, 60_000, 200, 100, 30))) == (6_800, 6_000)
+    assert _clients(plan(Load(100, 60_000, 200, 1, 1))) == (14, 3)
+    assert _clients(plan(Load(100, 60_000, 200, 100, 30))) == (3_566, 3_060)
 
 
 def _clients(planned: CapacityPlan) -> tuple[int, int]:
