@@ -7,13 +7,14 @@ rebalance. The partitions that it gave up then belong to no member, until the ne
     router 0 stops 0 and 1        it would now join again, so that the group can assign 0 and 1 to router 1
     SIGKILL, and a new start      the group knows its name: it has 2 and 3, as before; 0 and 1 have no owner
 
-Every router looks at the group. If partitions have had no owner for ``FOR_S``, the member with the first id leaves the
-group and joins it anew, which makes the group assign all partitions.
+Every router looks at the group. If partitions have had no owner for ``FOR_S``, the first member that subscribes to
+their topic leaves the group and joins it anew, which makes the group assign all partitions. Partitions that are added
+to a topic have no owner until the members look at the topic again, which is no trouble.
 """
 
 import threading
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -23,6 +24,18 @@ from sidecar.kafka.client.membership import Partition
 
 FOR_S: Final = 3.0
 """The time after which partitions without an owner are no part of a rebalance: a worker that serves ends sooner."""
+
+APART_S: Final = 60.0
+"""Least time between two members that join anew, and the time for which added partitions are new: the members look for
+them every 30 s."""
+
+
+class _PartitionCount(NamedTuple):
+    """The number of partitions of a topic: without those that are new, and with them since a time."""
+
+    settled: int
+    all: int
+    since_s: float
 
 
 class Ownerless:
@@ -45,23 +58,37 @@ class Ownerless:
         self._join_anew = join_anew
         self._doubted = doubted
         self._clock = clock
+        self._counts: dict[str, _PartitionCount] = {}
         self._found: frozenset[Partition] = frozenset()
         self._since_s = 0.0
+        self._not_before_s = 0.0
         self._log = structlog.get_logger()
 
     def look(self) -> None:
         """Look once; raise KafkaException if the cluster does not answer."""
-        view = self._view()
-        wanted = frozenset((topic, number) for topic, count in self._partitions.items() for number in range(count))
-        found = view.without_owner(wanted) if view is not None else frozenset()
-        now_s = self._clock.running_s()
-        if view is None or not found or found != self._found:
+        view, now_s = self._view(), self._clock.running_s()
+        found = frozenset() if view is None else view.without_owner(frozenset(self._expected(now_s)))
+        if found != self._found:
             self._found, self._since_s = found, now_s
-        elif now_s - self._since_s >= FOR_S:
-            self._found = frozenset()
-            first = min(view.assigned)
-            named = [f"{topic}/{number}" for topic, number in sorted(found)]
-            self._log.warning("partitions_without_owner", partitions=named, joins_anew=first)
-            self._join_anew(first)
-        if self._found:
+        if view is None or not found or now_s < self._not_before_s:
+            return
+        if now_s - self._since_s < FOR_S:
             self._doubted.set()
+            return
+        self._not_before_s = now_s + APART_S
+        first = view.first_of(found)
+        named = [f"{topic}/{number}" for topic, number in sorted(found)]
+        self._log.warning("partitions_without_owner", partitions=named, joins_anew=first)
+        if first is not None:
+            self._join_anew(first)
+
+    def _expected(self, now_s: float) -> Iterator[Partition]:
+        """Yield the partitions that are not new."""
+        for topic, count in self._partitions.items():
+            known = self._counts.get(topic, _PartitionCount(count, count, now_s))
+            if count != known.all:
+                known = _PartitionCount(min(known.settled, count), count, now_s)
+            elif now_s - known.since_s >= APART_S:
+                known = _PartitionCount(count, count, known.since_s)
+            self._counts[topic] = known
+            yield from ((topic, number) for number in range(known.settled))

@@ -140,7 +140,10 @@ class Host(Protocol):
         """The lane that the partition has joined; None if it keeps the producer of its own id."""
 
     def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: IdPlaces) -> Intake:
-        """Begin to read the delay partition at the end of the index; index no record from ``until_offset`` on."""
+        """Begin to read the delay partition at the end of the index; index no record from ``until_offset`` on.
+
+        Raise ClusterError if the cluster does not answer.
+        """
 
     @property
     def reader(self) -> Records:

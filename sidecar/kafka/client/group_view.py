@@ -6,7 +6,7 @@ has timed out and the coordinator comes back (librdkafka issue 4605). ``list_gro
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka.admin import AdminClient
@@ -17,17 +17,32 @@ from sidecar.kafka.client.membership import Partition
 STABLE: Final = "Stable"
 """The state of a group in which every member has its assignment."""
 
-_VERSION_BYTES: Final = 2
+_COUNT_AT: Final = 2
+_COUNT_BYTES: Final = 4
+_FIRST_AT: Final = _COUNT_AT + _COUNT_BYTES
+_LENGTH_BYTES: Final = 2
+
+
+class ViewedMember(NamedTuple):
+    """A member of a group: the topics that it subscribes to, and its partitions."""
+
+    topics: frozenset[str]
+    partitions: frozenset[Partition]
 
 
 class GroupView(NamedTuple):
-    """A stable group: the partitions of each member by its id."""
+    """A stable group: its members by id."""
 
-    assigned: dict[str, frozenset[Partition]]
+    members: dict[str, ViewedMember]
 
     def without_owner(self, partitions: frozenset[Partition]) -> frozenset[Partition]:
         """Return those of ``partitions`` that the group assigns to no member."""
-        return partitions.difference(*self.assigned.values())
+        return partitions.difference(*(each.partitions for each in self.members.values()))
+
+    def first_of(self, partitions: Collection[Partition]) -> str | None:
+        """Return the first id of a member that subscribes to a topic of ``partitions``; None without such a member."""
+        topics = {topic for topic, _ in partitions}
+        return min((name for name, each in self.members.items() if each.topics & topics), default=None)
 
 
 def view_group(admin: AdminClient, group_id: str) -> GroupView | None:
@@ -38,25 +53,50 @@ def view_group(admin: AdminClient, group_id: str) -> GroupView | None:
     # The type hints of the package call every field None.
     groups: list[Any] = admin.list_groups(group_id, timeout=REQUEST_TIMEOUT_S)
     stable = [each for each in groups if each.state == STABLE]
-    return GroupView({each.id: parse_assignment(each.assignment) for each in stable[0].members}) if stable else None
+    return GroupView({each.id: _member(each) for each in stable[0].members}) if stable else None
+
+
+def _member(told: Any) -> ViewedMember:
+    return ViewedMember(parse_subscription(told.metadata), parse_assignment(told.assignment))
+
+
+def parse_subscription(metadata: bytes) -> frozenset[str]:
+    """Parse the topics in the metadata of a member (ConsumerProtocolSubscription of Kafka).
+
+    All numbers are big-endian::
+
+        version int16 | topics int32 | for each: length int16, name | ...
+    """
+    found, at = set(), _FIRST_AT
+    for _ in range(_count_at(metadata, _COUNT_AT)):
+        name, at = _name_at(metadata, at)
+        found.add(name)
+    return frozenset(found)
 
 
 def parse_assignment(assignment: bytes) -> frozenset[Partition]:
-    """Parse the assignment of a member (ConsumerProtocolAssignment of Kafka); a member without one has no bytes.
+    """Parse the assignment of a member (ConsumerProtocolAssignment of Kafka).
 
     All numbers are big-endian::
 
         version int16 | topics int32 | for each: length int16, name | partitions int32, number int32 ... | user data
     """
-    return frozenset(_partitions(assignment)) if assignment else frozenset()
+    found, at = set(), _FIRST_AT
+    for _ in range(_count_at(assignment, _COUNT_AT)):
+        name, at = _name_at(assignment, at)
+        count = _count_at(assignment, at)
+        found |= {(name, number) for number in struct.unpack_from(f">{count}i", assignment, at + _COUNT_BYTES)}
+        at += _COUNT_BYTES * (1 + count)
+    return frozenset(found)
 
 
-def _partitions(assignment: bytes) -> Iterator[Partition]:
-    (topics,), at = struct.unpack_from(">i", assignment, _VERSION_BYTES), _VERSION_BYTES + 4
-    for _ in range(topics):
-        (length,) = struct.unpack_from(">h", assignment, at)
-        name, at = assignment[at + 2 : at + 2 + length].decode(), at + 2 + length
-        (count,) = struct.unpack_from(">i", assignment, at)
-        for number in struct.unpack_from(f">{count}i", assignment, at + 4):
-            yield name, number
-        at += 4 + 4 * count
+def _count_at(raw: bytes, at: int) -> int:
+    """Parse a count; a member without an assignment has no bytes."""
+    return int.from_bytes(raw[at : at + _COUNT_BYTES])
+
+
+def _name_at(raw: bytes, at: int) -> tuple[str, int]:
+    """Parse a name; return it with the place behind it."""
+    start = at + _LENGTH_BYTES
+    end = start + int.from_bytes(raw[at:start])
+    return raw[start:end].decode(), end

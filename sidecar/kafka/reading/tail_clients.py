@@ -23,6 +23,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from sidecar.kafka.reading.scan import learn_leaders
 from sidecar.kernel.librdkafka import PartitionQueue
 
 SERVE_EVERY_S: Final = 0.05
@@ -42,6 +43,7 @@ class TailClient:
         self._lock = Lock()
         self._had: set[tuple[str, int]] = set()
         self._reads = 0
+        self._topics: set[str] = set()
         self._serve_s = 0.0
         self._error: KafkaError | None = None
 
@@ -56,10 +58,20 @@ class TailClient:
             return True
 
     def begin(self, at: TopicPartition) -> PartitionQueue:
-        """Begin to read an admitted partition at its offset, and return its queue."""
-        # The queue is taken before it holds any message.
-        queue = PartitionQueue(self._consumer, at)
-        self._consumer.incremental_assign([at])
+        """Begin to read an admitted partition at its offset, and return its queue.
+
+        The partition has left the consumer after an error.
+        """
+        try:
+            if at.topic not in self._topics:
+                learn_leaders(self._consumer, at.topic)
+                self._topics.add(at.topic)
+            # The queue is taken before it holds any message.
+            queue = PartitionQueue(self._consumer, at)
+            self._consumer.incremental_assign([at])
+        except BaseException:
+            self.leave()
+            raise
         return queue
 
     def serve(self) -> None:

@@ -35,7 +35,7 @@ from sidecar.engine.release.rates import RateLimits
 from sidecar.kafka.client import admin as cluster
 from sidecar.kafka.client import clients
 from sidecar.kafka.client.commands import acl_command, principal_of
-from sidecar.kafka.client.errors import error_of
+from sidecar.kafka.client.errors import cluster_errors, error_of
 from sidecar.kafka.doubts.look import DoubtFinder
 from sidecar.kafka.reading.fetching import Fetching, connects_of
 from sidecar.kafka.reading.offset_reader import OffsetReader
@@ -261,7 +261,10 @@ class KafkaHost:
         self.is_apart = self.lane is not None
 
     def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: IdPlaces) -> Intake:
-        """Read on with a client that has not read the partition before."""
+        """Read on with a client that has not read the partition before.
+
+        Raise ClusterError if the cluster does not answer.
+        """
         config, topic, budget = self._shared.config, self._topic, self._shared.budget
         deciding = Deciding(
             history,
@@ -273,11 +276,12 @@ class KafkaHost:
             native=self._shared.kernel.decider,
         )
         most_batch_bytes = self._topics[topic.name].number("max.message.bytes", DEFAULT_MAX_MESSAGE_BYTES)
-        fetching = Fetching(
-            connects_of(config, self._shared.tails, budget.prefetched_bytes, most_batch_bytes),
-            TopicPartition(topic.name, self._partition, ledger.indexed_to),
-            self._shared.kernel,
-        )
+        with cluster_errors():
+            fetching = Fetching(
+                connects_of(config, self._shared.tails, budget.prefetched_bytes, most_batch_bytes),
+                TopicPartition(topic.name, self._partition, ledger.indexed_to),
+                self._shared.kernel,
+            )
         name = f"{topic.name}/{self._partition}"
         ahead = ReadAhead(fetching, deciding, budget, lambda: not ledger.replaying, name)
         ahead.start()

@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from sidecar.kafka.reading import tail_clients
 from sidecar.kafka.reading.tail_clients import TailClient, TailClients
 from sidecar.kafka.reading.tails import NativeTail
 from sidecar.kernel.librdkafka import WatchedConsumer
@@ -190,3 +191,16 @@ class _Closing(WatchedConsumer):
 
     def __init__(self) -> None:
         super().__init__({"group.id": "none", "log_level": 0})
+
+
+def test_a_consumer_whose_first_partition_cannot_begin_is_closed(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT, "no broker"))
+
+    with monkeypatch.context() as failing:
+        failing.setattr(tail_clients, "learn_leaders", fail)
+        with pytest.raises(KafkaException, match="no broker"):
+            made.tail("begins", 0)
+    assert made.open == 0
+    made.tail("begins", 0).close()
+    assert made.open == 0

@@ -4,17 +4,22 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
-from sidecar.kafka.client.group_view import GroupView, parse_assignment, view_group
+from sidecar.kafka.client.group_view import GroupView, ViewedMember, parse_assignment, parse_subscription, view_group
 
 # The bytes that librdkafka 2.16 sent for two members of a group with one topic "t" of four partitions.
 TWO_OF_T = bytes.fromhex(
     "0000000000010001740000000200000002000000030000001f000000010001740000000400000000000000010000000200000003"
 )
 NONE = bytes.fromhex("00000000000000000000")
+SUBSCRIBES_TO_T = bytes.fromhex("0003000000010001740000000000000000ffffffff0000")
+T = frozenset({"t"})
 
 
 def group(state: str, **assignments: bytes) -> Any:
-    members = [SimpleNamespace(id=name, assignment=assignment) for name, assignment in assignments.items()]
+    members = [
+        SimpleNamespace(id=name, metadata=SUBSCRIBES_TO_T, assignment=assignment)
+        for name, assignment in assignments.items()
+    ]
     return SimpleNamespace(state=state, members=members)
 
 
@@ -28,11 +33,19 @@ def test_assignments_of_several_topics_are_parsed() -> None:
     assert parse_assignment(several) == {("ab", 7)}
 
 
+def test_subscriptions_are_parsed() -> None:
+    assert parse_subscription(SUBSCRIBES_TO_T) == T
+    assert parse_subscription(bytes.fromhex("0000 00000002 0002 6162 0001 63 ffffffff")) == {"ab", "c"}
+    assert parse_subscription(b"") == frozenset()
+
+
 def test_a_stable_group_is_viewed() -> None:
     admin = Mock()
     admin.list_groups.return_value = [group("Stable", first=TWO_OF_T, second=NONE)]
     view = view_group(admin, "g")
-    assert view == GroupView({"first": frozenset({("t", 2), ("t", 3)}), "second": frozenset()})
+    assert view == GroupView(
+        {"first": ViewedMember(T, frozenset({("t", 2), ("t", 3)})), "second": ViewedMember(T, frozenset())}
+    )
     assert view.without_owner(frozenset({("t", 1), ("t", 2)})) == {("t", 1)}
 
 
