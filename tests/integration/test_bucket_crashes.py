@@ -67,7 +67,7 @@ def test_kill_9_at_every_named_place(
     request: pytest.FixtureRequest,
 ) -> None:
     # test_adoption.py has the failpoints of adoption, tests/faults/test_forgotten.py the ones of end-transaction.
-    named = [place for place in failpoints.PLACES if not place.startswith(("adopt.", "ending."))]
+    named = [place for place in failpoints.PLACES if not place.startswith(("adopt.", "ending.", "group."))]
     # Only a restart that finds a manifest loads segments: sealed records stay in memory while they are due soon.
     last = ["seal.after_manifest", "load.taken"]
     others = [place for place in named if place not in last]
