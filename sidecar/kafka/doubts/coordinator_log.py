@@ -18,9 +18,9 @@ from confluent_kafka.admin import AdminClient
 
 from sidecar.config.model import Config
 from sidecar.kafka.client import clients
-from sidecar.kafka.client.admin import MISSING, REQUEST_TIMEOUT_S
+from sidecar.kafka.client.admin import MISSING, REQUEST_TIMEOUT_S, log_range
 from sidecar.kafka.client.errors import error_of
-from sidecar.kafka.reading.scan import PartitionScan, range_of
+from sidecar.kafka.reading.scan import PartitionScan
 
 LOG: Final = "__transaction_state"
 
@@ -53,7 +53,7 @@ def outcome_of_last(config: Config, admin: AdminClient, transactional_id: str, w
         return LogTells(None, f"{LOG}: {metadata.error or 'it has no partitions'}")
     partition = java_hash(transactional_id) % len(metadata.partitions)
     try:
-        committed, found = last_outcome(_values(config, partition, transactional_id), wrote_to)
+        committed, found = last_outcome(_values(config, admin, partition, transactional_id), wrote_to)
     except KafkaException as exception:
         if error_of(exception).code() in _UNREADABLE:
             return LogTells(None, f"{LOG}/{partition}: {error_of(exception)}")
@@ -139,12 +139,13 @@ class _Fields:
             shift += 7
 
 
-def _values(config: Config, partition: int, transactional_id: str) -> Iterator[bytes]:
+def _values(config: Config, admin: AdminClient, partition: int, transactional_id: str) -> Iterator[bytes]:
     key = _INT16.pack(0) + _INT16.pack(len(transactional_id.encode())) + transactional_id.encode()
+    # The admin client asks again if a leader has just changed; a consumer raises the error.
+    there = range(*log_range(admin, LOG, partition))
     consumer = clients.state_reader(config)
     try:
-        place = LOG, partition
-        for message in PartitionScan(consumer, {place: range_of(consumer, place)}).records():
+        for message in PartitionScan(consumer, {(LOG, partition): there}).records():
             value = message.value()
             if message.key() == key and value is not None:
                 yield value
