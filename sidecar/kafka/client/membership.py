@@ -172,15 +172,15 @@ class GroupMember:
             if now_s - commit_s >= COMMIT_EVERY_S:
                 self._commit_cursors()
                 commit_s = now_s
+            joins_anew, self._joins_anew = self._joins_anew, ""
             again = self._owner.topics()
             if again != topics:
                 topics[:] = again
                 self._subscribe(topics)
-            elif self._joins_anew and self._joins_anew == self._consumer.memberid():
+            elif joins_anew and joins_anew == self._consumer.memberid():
                 self._owner.not_a_member("joining the group again, so that it assigns partitions without an owner")
                 self._leave_group()
                 self._subscribe(topics)
-            self._joins_anew = ""
 
     def _begin_anew(self) -> None:
         self._owner.not_a_member("fenced by another member of the same name: joining the group again")
