@@ -229,7 +229,7 @@ def _serve(
     )
     garbage = GarbageCollection(lambda: budget.used_bytes)
     heap = HeapTrim(lambda: budget.used_bytes, lambda: pool.is_merging, glibc_trim())
-    assignment = Assignment(workers, shared, usable, health, garbage, heap, topics_doubted)
+    assignment = Assignment(workers, shared, usable, health, garbage, heap)
     instance_id, leaves = _instance_id(config)
     member = GroupMember(
         lambda on_commit, on_error: clients.group_member(config, topics, on_commit, on_error, instance_id),

@@ -245,32 +245,21 @@ class StrippedNames(dict[str, bool]):
         super().__init__()
         self._ours = PROVENANCE.union(map(lowered, control_names))
 
+    def and_also(self, names: Iterable[str]) -> "StrippedNames":
+        """Return answers by which these names are removed, too.
+
+        >>> stripped = StrippedNames(["x-due"]).and_also(RETRY)
+        >>> [name for name in ("x-due", "Delay-Attempt", "delay-target", "trace-id") if not stripped[name]]
+        ['trace-id']
+        """
+        return StrippedNames(self._ours.union(names))
+
     def __missing__(self, name: str) -> bool:
         """Judge a name that is not remembered."""
         plain = lowered(name)
-        return self._remember(name, stripped=plain in self._ours or plain.startswith(CONTROL_PREFIX))
-
-    def _remember(self, name: str, *, stripped: bool) -> bool:
+        stripped = plain in self._ours or plain.startswith(CONTROL_PREFIX)
         if len(name) <= MAX_NAME_CHARS:
             if len(self) >= MAX_REMEMBERED:
                 self.clear()
             self[name] = stripped
         return stripped
-
-
-class StrippedOfAttempts(StrippedNames):
-    """The same answers for a record whose attempts are counted: the headers of retries are removed, too.
-
-    >>> stripped = StrippedOfAttempts(StrippedNames(["x-due"]))
-    >>> [name for name in ("x-due", "Delay-Attempt", "delay-target", "trace-id") if not stripped[name]]
-    ['trace-id']
-    """
-
-    def __init__(self, others: StrippedNames) -> None:
-        """Take the answers for all other records."""
-        super().__init__(())
-        self._others = others
-
-    def __missing__(self, name: str) -> bool:
-        """Judge a name that is not remembered."""
-        return self._remember(name, stripped=self._others[name] or lowered(name) in RETRY)

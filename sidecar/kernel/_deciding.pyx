@@ -3,9 +3,9 @@
 
 A record of the common form has a timestamp, at most one header of each control role, times in one of the notations
 below, at most one target, an attempt left where attempts are counted (:mod:`index.rules.retrying`), and no header that
-cancels, moves or recurs. The kernel asks Python for the meaning of each
-header name and target once, when it first meets it. It stops in front of a record of any other form, and of a record
-that must be rejected: Python decides that record.
+cancels, moves or recurs. The kernel asks Python for the meaning of each header name and target once, when it first
+meets it. It stops in front of a record of any other form, and of a record that must be rejected: Python decides that
+record.
 
 ==================  ===================================================================================
 ``deliver-at``      up to 18 digits that can be nothing but milliseconds; RFC 3339 from 1970 on

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Self
 from confluent_kafka import Producer
 
 from index.named.names import hash_of
-from index.protocol.headers import StrippedNames, StrippedOfAttempts
+from index.protocol.headers import RETRY, StrippedNames
 from index.protocol.record import Record
 from index.protocol.schedule import KEEP_KEY, Schedule
 from index.rules.rules import Rules
@@ -46,7 +46,7 @@ class Kernel:
             return None
         from sidecar.kernel import _release  # noqa: PLC0415 -- it may not be compiled
 
-        counted = StrippedOfAttempts(stripped)
+        counted = stripped.and_also(RETRY)
         return _release.Writer(watch, librdkafka.addresses_of(_FUNCTIONS), stripped, counted, KEEP_KEY, source)
 
     def reader(self, queue: librdkafka.PartitionQueue) -> "_fetching.Reader":

@@ -92,8 +92,8 @@ class CommonForm:
         controls = self._rules.controls
         if any(each in name for each in _NO_TEXT):
             return _NOT_COMMON
-        if self.attempts and known_name(name) in _OF_RETRIES:
-            return _OF_RETRIES[known_name(name)]
+        if self.attempts and (role := _OF_RETRIES.get(known_name(name))):
+            return role
         if controls[name] is None:
             return _NOTHING
         alias = controls.alias(name)

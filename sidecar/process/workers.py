@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from threading import Event
 
 from sidecar.cluster.topics.retention import retention_of
 from sidecar.engine.ownership.status import PartitionStatus
@@ -100,12 +99,11 @@ class Assignment:
     _health: ProcessHealth
     _garbage: GarbageCollection
     _heap: HeapTrim
-    _doubted: Event
 
     def assigned(self, partitions: Sequence[Partition]) -> None:
         """Start the workers of partitions that the group has assigned to this process, and have the group looked at."""
         self._workers.start(self._shared, partitions)
-        self._doubted.set()
+        self._shared.topics_doubted.set()
         self._health.is_member()
 
     def revoked(self, partitions: Sequence[Partition]) -> None:

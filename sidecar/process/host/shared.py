@@ -27,7 +27,8 @@ class Shared:
     """The parts that the workers of a process share; any thread may use each of them.
 
     ``still_ours`` asks the group whether this process is still assigned a partition. A worker sets ``topics_doubted``
-    after brokers have refused a request: the watch of topics then looks at once for a missing right or topic.
+    after brokers have refused a request: the watch of topics then looks at once for a missing right or topic. An
+    assignment sets it, too: the watch then looks for partitions without an owner.
     """
 
     config: Config

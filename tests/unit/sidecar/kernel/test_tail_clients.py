@@ -18,7 +18,6 @@ from tests.support.mock_broker import PARTITIONS, MockBroker
 
 KERNEL = native_kernel()
 LIMITS: Final = (1_000_000, 1_000_000)
-NOTHING_S: Final = 0.3
 
 
 class Made:
