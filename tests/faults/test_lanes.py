@@ -16,7 +16,8 @@ from tests.integration.stored_buckets import state
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 PARTITIONS = 6
-LANES: dict[str, Any] = {"lanes": 1, "session_timeout": "2s"}
+SESSION_S = 2
+LANES: dict[str, Any] = {"lanes": 1, "session_timeout": f"{SESSION_S}s"}
 KILLS = 8
 ZOMBIES = 4
 
@@ -67,6 +68,22 @@ def test_a_router_that_was_stopped_and_goes_on_writes_nothing_more(lone: FaultSt
             before = len(other.events("partition_active"))
             wait_until(lambda: len(other.events("partition_active")) > before, "the other one takes over", 30)  # noqa: B023
             time.sleep(rng.uniform(0, 2))
+            stopped.resume()
+        load.finish()
+        settled(lone)
+        for router in routers:
+            assert not router.events("partition_failed")
+            assert router.stop() == 0
+
+
+def test_a_router_that_goes_on_during_its_take_over_doubles_nothing(lone: FaultStage, rng: Random) -> None:
+    """The partitions of a lane are taken over at once: one reads its state, and another then fences the lane."""
+    with two_routers(lone, rng) as (_, routers, load):
+        for number in range(2 * ZOMBIES):
+            stopped = routers[number % 2]
+            time.sleep(rng.uniform(1, 3))
+            stopped.pause()
+            time.sleep(SESSION_S + rng.uniform(0, 1))
             stopped.resume()
         load.finish()
         settled(lone)

@@ -89,7 +89,7 @@ def origin_of(config: Config) -> Origin:
     """Return the origin from which an owner of partition 0 of the first delay topic would begin."""
     topic = config.delay_topics[0]
     context = PartitionContext(topic, 0, config.router.group_id, Metrics(), SystemClock())
-    standing = KafkaStanding(config, topic, 0, OtherWriters(lambda _: False, print, print))
+    standing = KafkaStanding(config, topic, 0, OtherWriters(print, print, print))
     return read_origin(context, standing, config.rules_for(topic))
 
 

@@ -11,7 +11,7 @@ VARIABLES epoch, lanes, ended, open, seen, last, stuck, owner, forked
 vars == <<epoch, lanes, ended, open, seen, last, stuck, owner, forked>>
 
 NoLane == 0
-Idle == [phase |-> "idle", epoch |-> 0, base |-> 0]
+Idle == [phase |-> "idle", epoch |-> 0, base |-> 0, ended |-> NoLane]
 
 Init == /\ epoch = 0
         /\ lanes = [o \in Owners |-> NoLane]
@@ -35,22 +35,28 @@ Write(o, lane) == /\ last.number < Writes
 \* -- A take-over ------------------------------------------------------------------------------------------------
 \* Fence the own id, and join the lane of the process, which may need a new one.
 Fence(o) == /\ owner[o].phase = "idle" /\ epoch < Epochs /\ epoch' = epoch + 1
-            /\ owner' = [owner EXCEPT ![o] = [phase |-> "fenced", epoch |-> epoch + 1, base |-> 0]]
+            /\ owner' = [owner EXCEPT ![o] = [phase |-> "fenced", epoch |-> epoch + 1, base |-> 0, ended |-> NoLane]]
             /\ lanes' = [lanes EXCEPT ![o] = IF @ \in ended THEN Fresh ELSE @]
             /\ UNCHANGED <<ended, open, seen, last, stuck, forked>>
-FormerMayWrite(o) == seen.lane \notin ended \cup {lanes[o]}
-\* The state names a lane that may write: end it, which aborts its open transaction, and read the state again.
-EndFormer(o) == /\ owner[o].phase \in {"fenced"} \cup (IF Wrong = "readOnce" THEN {"read"} ELSE {})
-                /\ FormerMayWrite(o)
+\* Read the state. A lane that it names for the first time may write, and must be ended: then the state is read again.
+Read(o) == /\ owner[o].phase = "fenced" /\ (Settled \/ Wrong = "readsBehindOpen")
+           /\ LET last_read == seen.lane \in {NoLane, owner[o].ended} \/ Wrong = "formerWrites"
+              IN owner' = [owner EXCEPT ![o].phase = IF last_read THEN "read" ELSE "named",
+                                        ![o].base = seen.number, ![o].ended = seen.lane]
+           /\ UNCHANGED <<epoch, lanes, ended, open, seen, last, stuck, forked>>
+\* End the lane that was read, which aborts its open transaction. The own process may serve others with it: then do not.
+EndFormer(o) == /\ owner[o].phase = "named"
+                /\ LET former == {owner[o].ended} \ {lanes[o]}
+                       goes_on == Wrong = "readOnce" \/ (Wrong = "endedByAnother" /\ former \subseteq ended)
+                   IN /\ ended' = ended \cup former /\ open' = open \ former
+                      /\ Become(o, IF goes_on THEN "read" ELSE "fenced")
+                /\ UNCHANGED <<epoch, lanes, seen, last, stuck, forked>>
+\* An open transaction hides the end of the state: end the lane that the state names so far.
+EndHiding(o) == /\ owner[o].phase = "fenced" /\ ~Settled /\ seen.lane \notin ended \cup {lanes[o]}
                 /\ ended' = ended \cup {seen.lane} /\ open' = open \ {seen.lane}
                 /\ UNCHANGED <<epoch, lanes, seen, last, stuck, owner, forked>>
-Read(o) == /\ owner[o].phase = "fenced" /\ (Settled \/ Wrong = "readsBehindOpen")
-           /\ ~FormerMayWrite(o) \/ Wrong \in {"formerWrites", "readOnce"}
-           /\ owner' = [owner EXCEPT ![o].phase = "read", ![o].base = seen.number]
-           /\ UNCHANGED <<epoch, lanes, ended, open, seen, last, stuck, forked>>
 \* Note the lane by the own id. Only the owner of the newest epoch may.
 Noting(o) == /\ owner[o].phase = "read" /\ (owner[o].epoch = epoch \/ Wrong = "ownIdNotFenced")
-             /\ Wrong = "readOnce" => ~FormerMayWrite(o)
 Note(o) == /\ Noting(o) /\ Write(o, lanes[o]) /\ Become(o, "noted")
            /\ UNCHANGED <<epoch, lanes, ended, open, stuck>>
 \* The marker of the note is lost: the owner hears that it was committed, and no reader sees it.
@@ -81,16 +87,19 @@ Leave(o) == /\ owner[o].phase # "idle" /\ lanes[o] \notin open
 Crash(o) == /\ lanes[o] # NoLane
             /\ owner' = [owner EXCEPT ![o] = Idle] /\ lanes' = [lanes EXCEPT ![o] = NoLane]
             /\ UNCHANGED <<epoch, ended, open, seen, last, stuck, forked>>
-\* The coordinator aborts a transaction that is open for too long, and fences its producer.
-TimesOut(l) == /\ l \in open /\ open' = open \ {l} /\ ended' = ended \cup {l}
-               /\ UNCHANGED <<epoch, lanes, seen, last, stuck, owner, forked>>
+\* The coordinator fences the producer of a transaction that is open for too long, or the take-over of another
+\* partition of the lane does; its open transaction is aborted.
+EndsElsewhere(l) == /\ l \in (open \cup {lanes[o] : o \in Owners}) \ ended
+                    /\ open' = open \ {l} /\ ended' = ended \cup {l}
+                    /\ UNCHANGED <<epoch, lanes, seen, last, stuck, owner, forked>>
 \* An operator ends the hidden transaction: it counts as aborted, and readers see the transactions behind it.
 EndHidden == /\ stuck /\ stuck' = FALSE /\ seen' = last
              /\ UNCHANGED <<epoch, lanes, ended, open, last, owner, forked>>
 
 Next == \/ EndHidden
-        \/ \E l \in open : TimesOut(l)
-        \/ \E o \in Owners : \/ Fence(o) \/ EndFormer(o) \/ Read(o) \/ Note(o) \/ NoteIsHidden(o) \/ ReadAgain(o)
+        \/ \E l \in open \cup {lanes[o] : o \in Owners} : EndsElsewhere(l)
+        \/ \E o \in Owners : \/ Fence(o) \/ Read(o) \/ EndFormer(o) \/ EndHiding(o)
+                             \/ Note(o) \/ NoteIsHidden(o) \/ ReadAgain(o)
                              \/ Begin(o) \/ Commit(o) \/ GiveBack(o) \/ Leave(o) \/ Crash(o)
 
 \* -- Guarantees -----------------------------------------------------------------------------------------------------

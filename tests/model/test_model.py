@@ -20,7 +20,7 @@ from tests.model.tlc import Lane, Note, check
 pytestmark = pytest.mark.timeout(600)
 
 TWO = ("p", "q")
-PHASES = {"idle", "fenced", "read", "noted", "serving"}
+PHASES = {"idle", "fenced", "named", "read", "noted", "serving"}
 """Words of the models that are no mistakes."""
 
 RIGHT: dict[str, Lane | Note] = {
@@ -45,6 +45,7 @@ WRONG: dict[str, tuple[Lane | Note, str]] = {
     "progressOfFirst": (Lane(partitions=TWO, records=1), "NumbersTell"),
     "torn": (Lane(partitions=TWO, records=1), "NumbersTell"),
     "readOnce": (Note(), "OneWriter"),
+    "endedByAnother": (Note(), "OneWriter"),
     "readsBehindOpen": (Note(), "OneWriter"),
     "formerWrites": (Note(), "Named"),
     "ownIdNotFenced": (Note(), "OneWriter"),

@@ -58,7 +58,7 @@ from snapshots.state.state import StoredState, fold_state, writers_in
 from tests.simulation import world
 from tests.simulation.fetching import PageReader, Pool, Reader, record_of
 from tests.simulation.jobs import Watch
-from tests.simulation.process import SimulatedProducer
+from tests.simulation.process import ENDED_BY_ANOTHER_CHANCE, SimulatedProducer
 from tests.simulation.refusing import TOO_LARGE, Refusing
 from tests.simulation.settings import SimulatedSettings, Surroundings
 from tests.simulation.workload import DEAD_LETTER, DEFAULT_TARGET, TARGETS
@@ -329,11 +329,15 @@ class SimulatedStanding:
         self._member = member
         self._own = own
         self._groups: frozenset[str] = frozenset()
+        self._records: Sequence[tuple[bytes, bytes | None]] = ()
+        self.could_write = False
+        """Says whether the lane that was ended last could write until then, as far as the registry knows."""
 
     def lane(self) -> LaneName | None:
         """Return the lane that the state names. Raise NotYetError if the end of the state is hidden."""
         self._require_settled()
-        lane, self._groups = writers_in(self._around.store.state)
+        self._records = [*self._around.store.state]
+        lane, self._groups = writers_in(self._records)
         return lane
 
     def groups(self) -> frozenset[str]:
@@ -352,11 +356,14 @@ class SimulatedStanding:
         self._around.store.fence(own_id(group))
         self._around.faults.point("other group", rare=True)
 
-    def end(self, lane: LaneName) -> bool:
-        """Fence a lane, by the registry of the process."""
-        could_write = self._around.process.end(lane, self._member)
-        self._around.faults.point("former lane", rare=could_write)
-        return could_write
+    def end(self, lane: LaneName) -> None:
+        """Fence a lane by the registry of the process; another partition of it may have done so just before."""
+        process, faults = self._around.process, self._around.faults
+        if faults.lane_chance and process.is_lucky(ENDED_BY_ANOTHER_CHANCE):
+            faults.meanwhile()
+            process.end(lane, self._member)
+        self.could_write = process.end(lane, self._member)
+        faults.point("former lane", rare=self.could_write)
 
     def delay_topic_id(self) -> str:
         """Return a constant: the topic is never created again."""
@@ -378,8 +385,8 @@ class SimulatedStanding:
         return 0
 
     def stored(self) -> StoredState | None:
-        """Return the state that the last owner has left."""
-        return fold_state(self._around.store.state)
+        """Return the state that ``lane`` has read."""
+        return fold_state(self._records)
 
     def _require_settled(self) -> None:
         if self._around.store.brokers.log(STATE_PLACE).ends.is_open:

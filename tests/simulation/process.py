@@ -25,6 +25,9 @@ MIXED: Final = 0.25
 
 MEANWHILE_CHANCE: Final = 0.05
 
+ENDED_BY_ANOTHER_CHANCE: Final = 0.3
+"""The chance that another partition of the process ends a lane before the one that is played does."""
+
 PARTITIONS: Final = 2
 """How many partitions each process has, as far as its lanes know; with one lane they share it."""
 
@@ -78,8 +81,15 @@ class SimulatedProcess:
         return self.lanes.join(DELAY_PLACE, lambda _: None, _init)
 
     def end(self, name: LaneName, mine: Member | None) -> bool:
-        """Fence a lane, and say whether it could write until now."""
-        return self.lanes.end(name, DELAY_PLACE, mine, _init)
+        """End a lane, and say whether that fenced it."""
+        fences: list[SimulatedProducer] = []
+
+        def init(producer: RenewableProducer) -> None:
+            _init(producer)
+            fences.append(cast("SimulatedProducer", producer))
+
+        self.lanes.end(name, DELAY_PLACE, mine, init)
+        return bool(fences)
 
     def is_lucky(self, chance: float) -> bool:
         """Draw from the generator of the process; no luck without lanes."""

@@ -135,7 +135,9 @@ def append_named(rng: random.Random, now_ms: int, log: DelayLog, delays_ms: Sequ
 def append_query(rng: random.Random, now_ms: int, log: DelayLog) -> None:
     """Append a control that cancels by query, or one that nobody can follow."""
     fields = rng.sample(["target", "due_from", "due_to", "id_prefix", "header"], rng.choice([1, 1, 2]))
-    start_ms, end_ms = now_ms + rng.randint(-60, 150), now_ms + rng.randint(151, 400)
+    # What is held for its target fell due long ago.
+    start_ms = now_ms + rng.choice([-5_000, rng.randint(-60, 150)])
+    end_ms = now_ms + rng.randint(151, 400)
     prefix, header = rng.choice(["a", "b"]), ("trace", rng.choice(["x", "y", ""]))
     meant = {
         "target": rng.choice([DEFAULT_TARGET, *TARGETS]),
@@ -196,8 +198,8 @@ def append_chain(rng: random.Random, now_ms: int, log: DelayLog) -> None:
         moves = replace(schedule, offset=log.end, headers=headers, due_us=due_ms * 1_000)
         log.records.append(replace(moves, named=Named(deliver_id, "move")))
         log.end += 1
-        if rng.random() < 0.7:
-            log.records.append(_record(rng, log.end, now_ms, now_ms * 1_000 + rng.randint(-50_000, 150_000)))
+        for _ in range(rng.choice([0, 1, 1, 6])):
+            log.records.append(_record(rng, log.end, now_ms, now_ms * 1_000 + rng.choice([-3_000_000, 10_000])))
             log.end += 1
 
 

@@ -8,7 +8,6 @@ from sidecar.engine.ownership.origin import Origin, write_origin
 from sidecar.engine.release.releaser import Releaser
 from sidecar.engine.release.transaction import Transaction, Transactions
 from snapshots.state.lane import LaneName
-from snapshots.state.state import StoredState, fold_state
 from tests.simulation.host import Host, SimulatedStanding
 from tests.simulation.replacing import OWNED, Wrong
 
@@ -21,22 +20,28 @@ class LaneNotFenced(Wrong):
     replaces: ClassVar = {_END_FORMER: lambda standing: standing.lane()}
 
 
-class _ReadOnce(SimulatedStanding):
-    _read: StoredState | None = None
-
-    def lane(self) -> LaneName | None:
-        if self._read is None:
-            self._read = fold_state(self._around.store.state)
-        return super().lane()
-
-    def stored(self) -> StoredState | None:
-        return self._read
+def _read_once(standing: SimulatedStanding) -> None:
+    if (lane := standing.lane()) is not None:
+        standing.end(lane)
 
 
 class StateNotReadAgain(Wrong):
     """Goes on with the state that it read before it fenced the lane."""
 
-    replaces: ClassVar = {"tests.simulation.host.SimulatedStanding": _ReadOnce}
+    replaces: ClassVar = {_END_FORMER: _read_once}
+
+
+def _until_known_to_have_ended(standing: SimulatedStanding) -> None:
+    while (lane := standing.lane()) is not None:
+        standing.end(lane)
+        if not standing.could_write:
+            return
+
+
+class EndedByAnother(Wrong):
+    """Does not read the state again if another partition of its process has fenced the lane after the first read."""
+
+    replaces: ClassVar = {_END_FORMER: _until_known_to_have_ended}
 
 
 class _Nameless(Releaser):
@@ -66,4 +71,4 @@ class NotedByLane(Wrong):
     replaces: ClassVar[dict[str, Callable[..., object]]] = {"tests.simulation.serving.Host": _NotesByLane}
 
 
-ALL: tuple[type[Wrong], ...] = (LaneNotFenced, StateNotReadAgain, LaneNotNoted, NotedByLane)
+ALL: tuple[type[Wrong], ...] = (LaneNotFenced, StateNotReadAgain, EndedByAnother, LaneNotNoted, NotedByLane)

@@ -156,12 +156,10 @@ class _Writers:
         lane, self._groups = writers_in((each.key, each.value) for each in stored)
         return lane
 
-    def end(self, lane: LaneName) -> bool:
-        if lane in self._ended:
-            return False
-        _fencing(self._config, lane.transactional_id)
-        self._ended.add(lane)
-        return True
+    def end(self, lane: LaneName) -> None:
+        if lane not in self._ended:
+            _fencing(self._config, lane.transactional_id)
+            self._ended.add(lane)
 
     def groups(self) -> frozenset[str]:
         return self._groups

@@ -91,11 +91,8 @@ class StateWriters(Protocol):
         Raise NotYetError if an open transaction hides the end.
         """
 
-    def end(self, lane: LaneName) -> bool:
-        """Fence a lane, and say whether it could write until now.
-
-        Leave a lane alone that is known to have ended, or that this process serves other partitions with.
-        """
+    def end(self, lane: LaneName) -> None:
+        """Fence a lane, unless it is known to have ended, or this process serves other partitions with it."""
 
     def groups(self) -> frozenset[str]:
         """Return the groups with a claim in the state that ``lane`` has read."""
@@ -126,9 +123,15 @@ def require_noted(standing: StateWriters, name: LaneName) -> None:
 
 
 def end_former(standing: StateWriters) -> None:
-    """Fence the lane that the state names, and read the state again, until no lane of another owner can write it."""
-    while (lane := standing.lane()) is not None and standing.end(lane):
-        pass
+    """Fence the lane that the state names, and read the state again, until it names the same lane once more.
+
+    A lane is always read twice, even if it has ended when this take-over comes to fence it. Another partition of this
+    process may have fenced it after the first read, and until then the lane may have written.
+    """
+    ended: LaneName | None = None
+    while (lane := standing.lane()) not in (None, ended):
+        standing.end(lane)
+        ended = lane
 
 
 def settle(standing: StateWriters, own: str, fenced: set[str]) -> bool:

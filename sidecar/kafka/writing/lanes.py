@@ -113,8 +113,8 @@ class Lanes:
 
     def end(
         self, name: LaneName, place: Place, mine: Member | None, fence: Callable[[RenewableProducer], None]
-    ) -> bool:
-        """Fence a lane that the state of a partition names, and say whether it could write until now.
+    ) -> None:
+        """Fence a lane that the state of a partition names, unless it has ended or serves other partitions here.
 
         ``mine`` is the new membership of the partition, whose lane need not be fenced. Raise the error of ``fence``.
         """
@@ -122,10 +122,10 @@ class Lanes:
             slot = self._slot_of(name)
             # A later producer of the same id has fenced the earlier ones.
             if name in self._ended or (slot is not None and name.number < slot.number):
-                return False
+                return
             if slot is not None and slot.lane is not None:
                 if not slot.lane.has_ended and not _has_another(slot, place, mine):
-                    return False
+                    return
                 slot.lane.end()
             producer = self._make(name.transactional_id, None)
             try:
@@ -133,7 +133,6 @@ class Lanes:
             finally:
                 producer.purge()
             self._ended.add(name)
-            return True
 
     def _slot_of(self, name: LaneName) -> _Slot | None:
         return next((each for each in self._slots if each.transactional_id == name.transactional_id), None)

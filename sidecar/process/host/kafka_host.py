@@ -211,9 +211,9 @@ class KafkaHost:
         """Return random bytes of the operating system."""
         return secrets.token_bytes(SERIES_KEY_BYTES)
 
-    def _end_lane(self, name: LaneName) -> bool:
+    def _end_lane(self, name: LaneName) -> None:
         mine = None if self.lane is None else self.lane.member
-        return self._shared.lanes.end(name, self.context.place, mine, self._fence)
+        self._shared.lanes.end(name, self.context.place, mine, self._fence)
 
     def _claim(self, group: str) -> None:
         with self._writes_with.alone() as producer:

@@ -31,7 +31,7 @@ SETTLED_SOON_S: Final = 0.2
 class OtherWriters(NamedTuple):
     """The methods of ``StateWriters`` that write: fence a lane, claim the state, fence another group."""
 
-    end: Callable[[LaneName], bool]
+    end: Callable[[LaneName], None]
     claim: Callable[[str], None]
     end_group: Callable[[str], None]
 

@@ -1,16 +1,19 @@
 """The claims of router groups on one partition: who claims, who fences, and who leaves the partition alone."""
 
+from collections.abc import Callable
+
 import pytest
 
 from index.errors import RefusedError
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.limits import LIMITS
-from sidecar.engine.ownership.lanes import Claims
+from sidecar.engine.ownership.lanes import Claims, end_former
 from sidecar.metrics import Metrics
 from snapshots.state.lane import LaneName
 from tests.support.hand_clock import HandClock
 
+ONE, TWO = LaneName("one", 1), LaneName("two", 1)
 CLOCK = HandClock()
 CONTEXT = PartitionContext(DelayTopicConfig(name="d"), 0, "g", Metrics(), CLOCK)
 
@@ -27,7 +30,7 @@ class Writers:
     def lane(self) -> LaneName | None:
         return None
 
-    def end(self, lane: LaneName) -> bool:
+    def end(self, lane: LaneName) -> None:
         raise AssertionError(lane)
 
     def groups(self) -> frozenset[str]:
@@ -43,6 +46,32 @@ class Writers:
         self.steps.append(f"fences {group}")
 
 
+class Former:
+    """A state that names a lane; ``ended`` returns the lane that it names once a lane was ended."""
+
+    def __init__(self, name: LaneName | None, ended: Callable[[LaneName], LaneName | None]) -> None:
+        self.named = name
+        self.ended: list[LaneName] = []
+        self.reads = 0
+        self._ended = ended
+
+    def lane(self) -> LaneName | None:
+        self.reads += 1
+        return self.named
+
+    def end(self, lane: LaneName) -> None:
+        self.ended.append(lane)
+        self.named = self._ended(lane)
+
+    def groups(self) -> frozenset[str]:
+        return frozenset()
+
+    def claim(self, group: str) -> None:
+        raise AssertionError(group)
+
+    end_group = claim
+
+
 def settled(writers: Writers, claims: Claims | None = None) -> Claims:
     """Take all steps of a take-over."""
     claims = claims or Claims(CONTEXT)
@@ -50,6 +79,31 @@ def settled(writers: Writers, claims: Claims | None = None) -> Claims:
     while claims.settle(writers):
         pass
     return claims
+
+
+def test_a_state_without_a_lane_is_read_once() -> None:
+    former = Former(None, lambda lane: lane)
+    end_former(former)
+    assert (former.reads, former.ended) == (1, [])
+
+
+def test_the_state_is_read_again_though_the_lane_may_have_ended_before() -> None:
+    """Another partition of the process may have ended the lane, which wrote this state after the first read."""
+    former = Former(ONE, lambda lane: lane)
+    end_former(former)
+    assert (former.reads, former.ended) == (2, [ONE])
+
+
+def test_each_lane_that_the_state_comes_to_name_is_ended() -> None:
+    former = Former(ONE, lambda lane: TWO if lane == ONE else lane)
+    end_former(former)
+    assert (former.reads, former.ended) == (3, [ONE, TWO])
+
+
+def test_a_lane_that_has_given_the_state_back_is_not_ended_again() -> None:
+    former = Former(ONE, lambda _: None)
+    end_former(former)
+    assert (former.reads, former.ended) == (2, [ONE])
 
 
 def test_where_the_own_claim_stands_alone_nothing_is_written_or_fenced() -> None:

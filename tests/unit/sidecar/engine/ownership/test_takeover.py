@@ -77,12 +77,10 @@ class Stands:
     def lane(self) -> LaneName | None:
         return self._stored.lane if isinstance(self._stored, StoredState) else None
 
-    def end(self, lane: LaneName) -> bool:
-        if not self.later:
-            return False
-        self.ended.append(lane)
-        self._stored = self.later.pop(0)
-        return True
+    def end(self, lane: LaneName) -> None:
+        if self.later:
+            self.ended.append(lane)
+            self._stored = self.later.pop(0)
 
     def groups(self) -> frozenset[str]:
         return frozenset(self.named)
