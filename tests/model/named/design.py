@@ -77,7 +77,7 @@ class Committed:
 
     cursor: int = 0
     sealed: int = 0
-    watermark: Place = Place(0, NOBODY)  # noqa: RUF009
+    watermark: Place = field(default=Place(0, NOBODY))
     buckets: dict[int, tuple[Place, ...]] = field(default_factory=dict)
     adopted: dict[int, Place] = field(default_factory=dict)
     mask: frozenset[int] = frozenset()
