@@ -1,4 +1,7 @@
-"""Tests of an outage of the only broker, for a moment and for longer."""
+"""Tests of an outage of the only broker, for a moment and for longer.
+
+A broker that starts may forget a transaction (KAFKA-20734). An operator then ends it.
+"""
 
 import time
 from pathlib import Path
@@ -7,6 +10,7 @@ from random import Random
 import pytest
 
 from tests.conftest import StartCluster
+from tests.faults.operating import end_forgotten
 from tests.integration.scenario import Load, Stage, wait_until
 
 
@@ -28,6 +32,7 @@ def test_the_broker_goes_away_and_comes_back(
             node.start()
             time.sleep(3)
             load.finish()
+        end_forgotten(stage, [delay], [out], router)
         stage.settle()
 
         # During a longer outage the router reports it, stays alive, and goes on when the broker is back.
@@ -40,7 +45,7 @@ def test_the_broker_goes_away_and_comes_back(
         assert router.http("/livez")[0] == 200
         time.sleep(max(0.0, 20 - (time.monotonic() - down_s)))
         node.start()
-        router.wait_ready(90)
+        end_forgotten(stage, [delay], [out], router)
         assert router.pid == before
         stage.send(delay, value=b"after")
         report = stage.settle()
