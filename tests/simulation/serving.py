@@ -118,10 +118,10 @@ class SteppedWorker:
         self.step()
 
     def step(self) -> None:
-        """Do the next step of the loop, and a take-over that follows at once; raise the error of a defect."""
+        """Do the next step of the loop, and the take-overs that follow at once; raise the error of a defect."""
         self.met = None
         self.pause_s = next(self._steps)
-        if self.loop.rounds is None and not self.pause_s and self._around.faults.commits_are_fresh:
+        while self.loop.rounds is None and not self.pause_s and self._around.faults.commits_are_fresh:
             self.pause_s = next(self._steps)
         self._raise_defect()
         if self.loop.rounds is not None:
