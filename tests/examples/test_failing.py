@@ -11,11 +11,19 @@ import pytest
 from sidecar.dev import local_kafka
 from tests.docs.documents import Piece, blocks
 from tests.integration.scenario import Stage, header
+from tests.support import kafka_tools
 from tests.support.client_programs import EXAMPLES, ClientMissing, golang, java, node
 from tests.support.paths import ROOT
 
 HERE: Final = EXAMPLES / "failing"
-PRINTED: Final = {"failing.py": "python", "Failing.java": "java", "failing.go": "go", "failing.js": "js"}
+SHARE: Final = "failing_share.py"
+PRINTED: Final = {
+    "failing.py": "python",
+    "Failing.java": "java",
+    "failing.go": "go",
+    "failing.js": "js",
+    SHARE: "python",
+}
 SHOWN: Final = {**PRINTED, "FailingStreams.java": "java"}
 """All programs that the document shows with their languages; `test_streams.py` runs the last one."""
 
@@ -63,6 +71,9 @@ def test_what_fails_comes_back(name: str, retrying: tuple[Stage, str, str], tmp_
         call = call_of(program, folder)
     except (ClientMissing, local_kafka.KafkaUnavailable) as missing:
         pytest.skip(f"the client of this example cannot be had: {missing}")
+    if name == SHARE:
+        # A share group begins at the end of a topic, unless its configuration says otherwise.
+        kafka_tools.configure_group(stage.bootstrap, "failing-share", {"share.auto.offset.reset": "earliest"})
     arguments = [*call, stage.bootstrap, target, str(first.offset)]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -40,7 +40,7 @@ def test_a_burst_under_a_quota_leaves_without_being_written_again_and_again(lone
 def _limit(stage: FaultStage, client_id: str) -> None:
     limit = ["--add-config", f"producer_byte_rate={BYTES_A_SECOND}"]
     whose = ["--entity-type", "clients", "--entity-name", client_id]
-    kafka_tools.run("kafka.admin.ConfigCommand", ["--bootstrap-server", stage.bootstrap, "--alter", *limit, *whose])
+    kafka_tools.run(kafka_tools.configs(), ["--bootstrap-server", stage.bootstrap, "--alter", *limit, *whose])
 
 
 def _watched(stage: FaultStage, router: RouterProcess, out: str) -> set[str]:

@@ -2,13 +2,14 @@
 
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sidecar.dev.local_kafka import maven
 from sidecar.dev.local_kafka.errors import KafkaUnavailable
 
 MOVED_ACLS = (4, 0)
+MOVED_CONFIGS = (4, 4)
 
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 _SILENT = Path(maven.__file__).with_name("log4j2.yaml")
@@ -32,8 +33,19 @@ def command(main_class: str, *arguments: str, classes: str | None = None) -> lis
 
 def acls() -> str:
     """Return the class behind kafka-acls.sh: it lies elsewhere in older versions."""
-    major, minor, *_ = map(int, maven.kafka_version().split("."))
-    return "org.apache.kafka.tools.AclCommand" if (major, minor) >= MOVED_ACLS else "kafka.admin.AclCommand"
+    return "org.apache.kafka.tools.AclCommand" if _version() >= MOVED_ACLS else "kafka.admin.AclCommand"
+
+
+def configs() -> str:
+    """Return the class behind kafka-configs.sh: it lies elsewhere in older versions."""
+    return "org.apache.kafka.tools.ConfigCommand" if _version() >= MOVED_CONFIGS else "kafka.admin.ConfigCommand"
+
+
+def configure_group(bootstrap: str, group: str, settings: Mapping[str, str]) -> None:
+    """Set configurations of a group."""
+    pairs = ",".join(f"{name}={value}" for name, value in settings.items())
+    whose = ["--entity-type", "groups", "--entity-name", group]
+    run(configs(), ["--bootstrap-server", bootstrap, "--alter", *whose, "--add-config", pairs])
 
 
 def run(main_class: str, arguments: Sequence[str], stdin: str = "") -> str:
@@ -42,6 +54,11 @@ def run(main_class: str, arguments: Sequence[str], stdin: str = "") -> str:
     done = subprocess.run(call, input=stdin, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, f"{main_class} {arguments}:\n{done.stdout}{done.stderr}"
     return done.stdout
+
+
+def _version() -> tuple[int, int]:
+    major, minor, *_ = map(int, maven.kafka_version().split("."))
+    return major, minor
 
 
 def _fetch(tools: Path) -> None:
