@@ -174,7 +174,8 @@ class ServingLoop:
                 yield from self._serve(host, owned, self.rounds, began_s)
             except ConnectionLostError as error:
                 self._renew(error)
-                # A worker that has committed a moment ago was not fenced, and its session had not ended.
+                # A worker that has committed a moment ago was not fenced, and its session had not ended. Where a lane
+                # has committed, a new owner may have fenced the own id already: it then takes over once more.
                 return error.since_commit_s < self._session_timeout_s / 2
         return False
 
