@@ -1,4 +1,4 @@
-"""Measures many partitions of few records each: lateness, transactions, memory and threads of one process."""
+"""Measures many partitions of few records each: lateness, transactions, memory, threads and restart of one process."""
 
 import time
 from array import array
@@ -25,6 +25,9 @@ WARM_S: Final = 30
 cores p99 is three times as high in the first ten seconds."""
 
 READ_TIMEOUT_S: Final = 60.0
+ACTIVE_TIMEOUT_S: Final = 60.0
+RESTART_S: Final = 5.0
+"""Time that a restart may take, from the start of the process to the last active partition."""
 
 LANES: Final = 2
 """The number of lanes in the runs with lanes."""
@@ -41,6 +44,7 @@ class Load(NamedTuple):
     cpu_share: float
     resident_mib: float
     threads: int
+    restart_s: float
 
     @property
     def detail(self) -> str:
@@ -60,6 +64,8 @@ def growth(context: Context) -> Iterator[Row]:
             for percent, goal in zip((50, 99), _goals(count, lanes), strict=True):
                 late_ms = load.lateness.percentile(percent)
                 yield Row("growth", f"{name}: p{percent}", late_ms, "ms", goal=goal, detail=load.detail)
+            what = f"{name}: from kill -9 and start to the last active partition"
+            yield Row("growth", what, load.restart_s, "s", goal=at_most(RESTART_S))
 
 
 def _goals(count: int, lanes: int) -> tuple[Goal | None, Goal | None]:
@@ -70,7 +76,9 @@ def _goals(count: int, lanes: int) -> tuple[Goal | None, Goal | None]:
 
 
 def _load(context: Context, count: int, lanes: int) -> Load:
-    with router.running(context.bootstrap, partitions=count, router={"lanes": lanes}) as running:
+    # A member with a name gets its partitions back at its start, so the restart includes no wait for the group.
+    settings = {"lanes": lanes, "instance_id": "one"}
+    with router.running(context.bootstrap, partitions=count, router=settings) as running:
         seconds, per_s = context.sizes.growing_s, PER_PARTITION * count
         warm_ms = workload.now_ms() + LEAD_S * 1_000
         first_ms, records = warm_ms + WARM_S * 1_000, per_s * (WARM_S + seconds)
@@ -83,7 +91,11 @@ def _load(context: Context, count: int, lanes: int) -> Load:
         share = (_cpu_s(process) - used_s) / seconds
         resident_mib, threads = process.memory_info().rss / MIB, process.num_threads()
         lateness = _read(context, running.target, records, first_ms)
-    return Load(lateness, commits, share, resident_mib, threads)
+        running.process.kill()
+        started_ms = running.start()
+        running.wait_active(count, ACTIVE_TIMEOUT_S)
+        restart_s = (workload.now_ms() - started_ms) / 1_000
+    return Load(lateness, commits, share, resident_mib, threads, restart_s)
 
 
 def _fill(context: Context, running: router.Router, between_ms: list[int], count: int, records: int) -> None:
