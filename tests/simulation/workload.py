@@ -135,7 +135,7 @@ def append_named(rng: random.Random, now_ms: int, log: DelayLog, delays_ms: Sequ
 def append_query(rng: random.Random, now_ms: int, log: DelayLog) -> None:
     """Append a control that cancels by query, or one that nobody can follow."""
     fields = rng.sample(["target", "due_from", "due_to", "id_prefix", "header"], rng.choice([1, 1, 2]))
-    # What is held for its target fell due long ago.
+    # Records that are held for their targets fell due long ago.
     start_ms = now_ms + rng.choice([-5_000, rng.randint(-60, 150)])
     end_ms = now_ms + rng.randint(151, 400)
     prefix, header = rng.choice(["a", "b"]), ("trace", rng.choice(["x", "y", ""]))

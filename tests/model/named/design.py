@@ -1,6 +1,6 @@
 """The rules of the router about names, with nothing else: state that is committed, and memory that a crash loses."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -64,7 +64,7 @@ class Waiting(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A merge that is prepared: its two buckets, what it has read of them, and the mask that it has applied."""
+    """A prepared merge: its two buckets, the places that it has read in them, and the mask that it has applied."""
 
     buckets: tuple[int, int]
     places: tuple[Place, ...]
@@ -122,6 +122,8 @@ class ModelRouter:
     def read(self, most: int) -> None:
         """Read the log up to ``most`` records further. Queries, and controls of adopted buckets, hold reading up."""
         log = self.world.log
+        if any(place.due == _CONTROL_DUE for place in self.pending):
+            return
         for _ in range(most):
             if self.cursor == len(log) or self._holds_up(log[self.cursor]):
                 return
@@ -129,7 +131,7 @@ class ModelRouter:
             self.cursor += 1
 
     def release(self, most: int) -> None:
-        """Release what is due, up to ``most`` of the schedules that are not late, and every receipt that is owed."""
+        """Release every late schedule, the first ``most`` due ones, and every receipt that is owed."""
         done = self._adopted_controls()
         due = [] if done else [place for place in self.pending if 0 <= place.due <= self.world.now][:most]
         leaving = [place for place in (*self.late, *due) if not self._is_queried(place)]
@@ -157,7 +159,7 @@ class ModelRouter:
             self._drop_empty()
 
     def seal(self) -> None:
-        """Write everything that no bucket holds into a new one. It needs a commit of all that was read."""
+        """Write the schedules that no bucket holds into a new one, once a commit covers every record that was read."""
         if self.late or self.owed or self.cursor != self.state.cursor:
             return
         held = {place for places in self.state.buckets.values() for place in places}
@@ -168,7 +170,7 @@ class ModelRouter:
         self._commit(self._trimmed(replace(self.state, sealed=self.cursor, buckets=buckets)))
 
     def prepare_merge(self) -> None:
-        """Read two buckets, without what is cancelled."""
+        """Read two buckets, without the cancelled schedules."""
         names = [name for name in self.state.buckets if name not in self.state.adopted][:2]
         if self._prepared is None and len(names) == 2:
             first, second = names
@@ -195,7 +197,7 @@ class ModelRouter:
         self._commit(state)
 
     def adopt(self) -> None:
-        """Take over the bucket that Spark has built of everything behind the cursor, its controls not evaluated."""
+        """Take over the bucket that Spark has built of the log behind the cursor, its controls not evaluated."""
         state, log = self.state, self.world.log
         if self.late or self.owed or state.transit or not self.cursor == state.cursor == state.sealed:
             return
@@ -229,32 +231,41 @@ class ModelRouter:
                 self.pending.sort()
 
     def _evaluate(self, offset: int) -> None:
-        """Cancel what the control at ``offset`` names and what is in front of it, and owe its receipt."""
-        log, control = self.world.log, self.world.log[offset]
-        is_query = control.kind is Kind.QUERY
-        reach = [*self.pending, *(self.late if self.wrong != "spares what is late" or is_query else [])]
-        front = [place for place in reach if place.due != _CONTROL_DUE and place.offset < offset]
-        named = [place.offset for place in front if self._names(offset, place.offset) and not self._is_queried(place)]
-        spares = "lets a query spare what is in transit" if is_query else "spares what is in transit"
-        if self.wrong != spares:
-            moving = {each: record for each, record in self.transit.items() if each not in self.mask}
-            appended = [each for each in moving if self._names(offset, each)]
-        else:
-            appended = []
-        moves = [owed for owed in self.owed if owed.source != NOBODY and log[owed.offset].id == control.id]
-        taken = [owed.offset for owed in moves if not is_query]
+        """Cancel every schedule that the control at ``offset`` names, and owe its receipt."""
+        control = self.world.log[offset]
+        named, appended, moved = self._in_front(offset), self._in_transit(offset), self._moved(control)
+        cancelled = tuple(sorted((*named, *appended, *moved)))
         if self.wrong != "writes a move that was taken":
-            self.owed = [owed._replace(source=NOBODY) if owed.offset in taken else owed for owed in self.owed]
-        cancelled = tuple(sorted((*named, *taken, *appended)))
+            self.owed = [owed._replace(source=NOBODY) if owed.offset in moved else owed for owed in self.owed]
         self.mask.update(appended)
-        if is_query:
+        if control.kind is Kind.QUERY:
             self.queries.append(offset)
         else:
             self.mask.update(named)
             self.pending = [place for place in self.pending if place.offset not in named]
             self.late = [place for place in self.late if place.offset not in named]
-        source = cancelled[-1] if cancelled and control.kind is Kind.MOVE else NOBODY
-        self.owed.append(Waiting(offset, cancelled, next((m.source for m in moves if m.offset == source), source)))
+        source = NOBODY
+        if control.kind is Kind.MOVE and cancelled:
+            source = moved.get(cancelled[-1], cancelled[-1])
+        self.owed.append(Waiting(offset, cancelled, source))
+
+    def _in_front(self, control: int) -> list[int]:
+        """Return the pending schedules in front of a control that it names."""
+        waiting = self.pending if self.wrong == "spares what is late" else [*self.pending, *self.late]
+        front = [place for place in waiting if place.due != _CONTROL_DUE and place.offset < control]
+        return [place.offset for place in front if self._names(control, place.offset) and not self._is_queried(place)]
+
+    def _in_transit(self, control: int) -> list[int]:
+        """Return the schedules that a control names among the records that the router has written and not read."""
+        is_query = self.world.log[control].kind is Kind.QUERY
+        if self.wrong == ("lets a query spare what is in transit" if is_query else "spares what is in transit"):
+            return []
+        return [offset for offset in self.transit if offset not in self.mask and self._names(control, offset)]
+
+    def _moved(self, control: Written) -> dict[int, int]:
+        """Return the sources of the owed moves with the id of a control, by the offset of the move."""
+        moves = [owed for owed in self.owed if owed.source != NOBODY]
+        return {owed.offset: owed.source for owed in moves if self.world.log[owed.offset].id == control.id}
 
     def _names(self, control_offset: int, offset: int) -> bool:
         """Say whether a control is about the schedule at ``offset``."""
@@ -271,10 +282,9 @@ class ModelRouter:
         )
 
     def _holds_up(self, record: Written) -> bool:
-        """Say whether a record has to wait until something before it is committed."""
+        """Say whether a record has to wait until a record before it is committed."""
         asked = any(self.world.log[owed.offset].kind is Kind.QUERY for owed in self.owed)
-        adopted = any(place.due == _CONTROL_DUE for place in self.pending)
-        return asked or adopted or (record.kind is Kind.QUERY and bool(self.owed))
+        return asked or (record.kind is Kind.QUERY and bool(self.owed))
 
     def _adopted_controls(self) -> list[Place]:
         """Evaluate the controls of adopted buckets, a query alone, and return them."""
@@ -283,28 +293,23 @@ class ModelRouter:
             return []
         done: list[Place] = []
         for place in controls:
-            is_query = self.world.log[place.offset].kind is Kind.QUERY
-            if is_query and self.owed:
+            if self._holds_up(self.world.log[place.offset]):
                 break
             self._evaluate(place.offset)
             done.append(place)
-            if is_query:
-                break
         return done
 
-    def _moves(self) -> Iterable[Written]:
-        """Return the records that the owed moves write."""
+    def _moves(self) -> Iterator[Written]:
+        """Yield the records that the owed moves write."""
         log, now = self.world.log, self.world.now
         for owed in self.owed:
             if owed.source != NOBODY:
                 moved, control = log[owed.source], log[owed.offset]
                 asked = control.sent if self.wrong != "forgets when a move was asked for" else now
-                yield Written(
-                    Kind.SCHEDULE, now, control.id, control.due, moved.more, moved.takes_all, 0, 0, owed.offset, asked
-                )
+                yield moved._replace(kind=Kind.SCHEDULE, sent=now, due=control.due, follows=owed.offset, asked=asked)
 
     def _following(self, offset: int) -> Written | None:
-        """Return the occurrence that follows the one that leaves; None where it is the last."""
+        """Return the occurrence that follows the one at ``offset``; None if that is the last."""
         record, now = self.world.log[offset], self.world.now
         if not record.more:
             return None
@@ -313,7 +318,7 @@ class ModelRouter:
             asked = now
         since = max(record.due + 1, asked, *(() if record.takes_all else (now,)))
         due = record.due + -(-(since - record.due) // PERIOD) * PERIOD
-        return Written(Kind.SCHEDULE, now, record.id, due, record.more - 1, record.takes_all, follows=offset)
+        return record._replace(sent=now, due=due, more=record.more - 1, follows=offset, asked=NOBODY)
 
     def _is_exhausted(self, offset: int) -> bool:
         is_last = self.world.log[offset].attempt >= ATTEMPTS
@@ -331,7 +336,7 @@ class ModelRouter:
         return progress
 
     def _live(self, name: int) -> list[Place]:
-        """Return what of a bucket has not left."""
+        """Return the places of a bucket above its watermark."""
         watermark = self.state.adopted.get(name, self.state.watermark)
         return [place for place in self.state.buckets[name] if place > watermark]
 

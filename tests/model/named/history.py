@@ -11,11 +11,11 @@ PERIOD: Final = 25
 ATTEMPTS: Final = 3
 NOBODY: Final = -1
 _IDS: Final = 4
-_PLASTIC: Final = 0xC13F_A9A9_02A6_328F
+_PRIME: Final = 7_919
 
 
 class Kind(Enum):
-    """The kinds of records in the log; a gap is what an aborted transaction leaves."""
+    """The kinds of records in the log; an aborted transaction leaves gaps."""
 
     SCHEDULE = "schedule"
     REPLACE = "replace"
@@ -33,9 +33,9 @@ CONTROLS: Final = frozenset((Kind.REPLACE, Kind.CANCEL, Kind.MOVE, Kind.QUERY))
 class Written(NamedTuple):
     """One record of the log.
 
-    ``more`` is the number of occurrences that follow it. A query cancels what is due from ``due`` to before ``due_to``.
-    ``attempt`` is the number of attempts already made. A record that the router has written ``follows`` another, and
-    has the time in ``asked`` at which a producer asked for it; an occurrence that only follows the one before has none.
+    ``more`` is the number of occurrences that follow. A query cancels schedules due from ``due`` to before ``due_to``.
+    ``attempt`` is the number of attempts already made. A record that the router has written ``follows`` another. If a
+    producer has moved it, ``asked`` is the time at which the producer sent the move.
     """
 
     kind: Kind
@@ -85,11 +85,11 @@ def due_of(log: Sequence[Written], offset: int) -> int:
     if record.attempt >= ATTEMPTS:
         return 0
     longest = wait(record.attempt)
-    return record.sent + longest - ((offset * _PLASTIC & (1 << 64) - 1) * (longest // 4) >> 64)
+    return record.sent + longest - offset * _PRIME % (longest // 4)
 
 
 class World:
-    """Everything outside the router: the log, the outputs, time, and chance."""
+    """The world outside the router: the log, the outputs, time, and chance."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)

@@ -19,7 +19,7 @@ from tests.model.named.history import (
 
 
 class Judge:
-    """Finds what a run has broken, once everything that was pending has left."""
+    """Finds broken guarantees in a run, once every pending schedule has left."""
 
     def __init__(self, world: World) -> None:
         self._log = world.log
@@ -40,7 +40,7 @@ class Judge:
                 self._followers.setdefault(record.follows, []).append(offset)
 
     def broken(self) -> Iterator[str]:
-        """Yield what is broken, each with the offset where it shows."""
+        """Describe each broken guarantee, with the offset where it shows."""
         for offset, record in enumerate(self._log):
             if record.kind in SCHEDULES:
                 yield from self._fate(offset)
@@ -61,8 +61,9 @@ class Judge:
             if released.time < due_of(self._log, offset):
                 yield f"{offset} is early"
             due = [self._log[each].due for each in self._followers.get(offset, [])]
-            if due != self._next_due(record, released.time):
-                yield f"{offset} is followed by what is due at {due}, not {self._next_due(record, released.time)}"
+            wanted = self._next_due(record, released.time)
+            if due != wanted:
+                yield f"the next occurrence after {offset} is due at {due}, not {wanted}"
 
     def _next_due(self, record: Written, released: int) -> list[int]:
         if not record.more:
@@ -82,10 +83,9 @@ class Judge:
         place, answer = answers[0]
         if record.kind is Kind.MOVE:
             yield from self._move(offset, record, answer)
-        if answer.cancelled and max(answer.cancelled) >= offset and record.kind is not Kind.QUERY:
-            behind = [each for each in answer.cancelled if each >= offset and self._root(each, offset) >= offset]
-            if behind:
-                yield f"control {offset} cancels {behind}, which it does not stand behind"
+        behind = [each for each in answer.cancelled if self._root(each, offset) >= offset]
+        if behind and record.kind is not Kind.QUERY:
+            yield f"control {offset} cancels {behind}, which it does not stand behind"
         for each, releases in self._released.items():
             if releases[0][0] > place and self._stands_for(answer, record, each):
                 yield f"{each} left after control {offset} had cancelled it"

@@ -19,7 +19,7 @@ _MOST_SHOWN: Final = 5
 
 
 def play(seed: int, wrong: str = "") -> list[str]:
-    """Play a run, and return what it has broken."""
+    """Play a run, and return its first broken guarantees."""
     world = World(seed)
     router = ModelRouter(world, wrong)
     for step in world.chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()), k=STEPS):
@@ -29,7 +29,7 @@ def play(seed: int, wrong: str = "") -> list[str]:
 
 
 def first_caught(wrong: str, seeds: int = SEEDS) -> int | None:
-    """Return the first seed in which a wrong router breaks something."""
+    """Return the first seed in which a wrong router breaks a guarantee."""
     return next((seed for seed in range(seeds) if play(seed, wrong)), None)
 
 
@@ -98,7 +98,7 @@ _WEIGHTS: Final[dict[Callable[[World, ModelRouter], None], int]] = {
 
 
 def _settle(world: World, router: ModelRouter) -> None:
-    """Let everything that is pending leave."""
+    """Let every pending schedule leave."""
     for _ in range(SETTLE_ROUNDS):
         world.now += SETTLE_TICKS
         world.consumes()
@@ -109,7 +109,7 @@ def _settle(world: World, router: ModelRouter) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print how many of the seeds break something, for each router."""
+    """Print for each router how many of the seeds break a guarantee."""
     seeds = int(arguments[0]) if arguments else SEEDS
     for wrong in ("", *WRONG):
         broken = {seed: found for seed in range(seeds) if (found := play(seed, wrong))}
