@@ -25,7 +25,6 @@ WARM_S: Final = 30
 cores p99 is three times as high in the first ten seconds."""
 
 READ_TIMEOUT_S: Final = 60.0
-ACTIVE_TIMEOUT_S: Final = 60.0
 RESTART_S: Final = 5.0
 """Time that a restart may take, from the start of the process to the last active partition."""
 
@@ -93,7 +92,6 @@ def _load(context: Context, count: int, lanes: int) -> Load:
         lateness = _read(context, running.target, records, first_ms)
         running.process.kill()
         started_ms = running.start()
-        running.wait_active(count, ACTIVE_TIMEOUT_S)
         restart_s = (workload.now_ms() - started_ms) / 1_000
     return Load(lateness, commits, share, resident_mib, threads, restart_s)
 

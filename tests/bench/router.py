@@ -80,14 +80,6 @@ class Router:
         partition = json.loads(text)["partitions"][f"{self.delay_topic}/0"]
         return Standing(partition["cursor"], partition["sealed_to"], partition["pending"])
 
-    def wait_active(self, count: int, timeout_s: float) -> None:
-        """Wait until that many partitions are active. Raise BenchmarkFailed after the timeout."""
-        until_s = time.monotonic() + timeout_s
-        while (active := self._active()) < count:
-            if time.monotonic() > until_s:
-                raise BenchmarkFailed(f"{active} of {count} partitions are active after {timeout_s:.0f} s")
-            time.sleep(POLL_S)
-
     def wait_pending(self, reached: Callable[[int], bool], until_ms: int) -> None:
         """Wait until the number of pending records is right. Raise BenchmarkFailed at ``until_ms``."""
         while not reached(pending := self.pending()):
@@ -111,10 +103,6 @@ class Router:
                 say(f"indexed to {standing.cursor:,}, sealed to {standing.sealed_to:,}")
             time.sleep(POLL_S)
         return standing
-
-    def _active(self) -> int:
-        _, text = self._get("/readyz")
-        return sum(each["state"] == "active" for each in json.loads(text)["partitions"].values())
 
     def _get(self, path: str) -> tuple[int, str]:
         if not self.process.running:

@@ -73,7 +73,7 @@ def test_what_fails_comes_back(name: str, retrying: tuple[Stage, str, str], tmp_
         pytest.skip(f"the client of this example cannot be had: {missing}")
     if name == SHARE:
         # A share group begins at the end of a topic, unless its configuration says otherwise.
-        kafka_tools.configure_group(stage.bootstrap, "failing-share", {"share.auto.offset.reset": "earliest"})
+        kafka_tools.configure(stage.bootstrap, "groups", "failing-share", {"share.auto.offset.reset": "earliest"})
     arguments = [*call, stage.bootstrap, target, str(first.offset)]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,7 +1,7 @@
 """Partitions that share a transactional producer: kills, zombies, and partitions that hold up the others."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import Any
@@ -40,6 +40,15 @@ def two_routers(stage: FaultStage, rng: Random) -> Iterator[tuple[str, list[Rout
         yield delay, [one, two], load
 
 
+def end_in_order(stage: FaultStage, routers: Sequence[RouterProcess], load: Load) -> None:
+    """End the load and the routers; each record must have arrived once, and no router met a defect."""
+    load.finish()
+    settled(stage)
+    for router in routers:
+        assert not router.events("partition_failed")
+        assert router.stop() == 0
+
+
 def test_routers_that_are_killed_lose_and_double_nothing(lone: FaultStage, rng: Random) -> None:
     with two_routers(lone, rng) as (delay, routers, load):
         for _ in range(KILLS):
@@ -49,12 +58,8 @@ def test_routers_that_are_killed_lose_and_double_nothing(lone: FaultStage, rng: 
             if rng.random() < 0.5:
                 time.sleep(rng.uniform(0, 3))
             router.start()
-        load.finish()
-        settled(lone)
-        for router in routers:
-            assert not router.events("partition_failed")
-            assert not router.events("partition_refused")
-            assert router.stop() == 0
+        end_in_order(lone, routers, load)
+        assert not any(router.events("partition_refused") for router in routers)
         # An orderly end gives each state back, so that a router without lanes may go on.
         assert not any(lanes_of(lone, delay))
 
@@ -69,11 +74,7 @@ def test_a_router_that_was_stopped_and_goes_on_writes_nothing_more(lone: FaultSt
             wait_until(lambda: len(other.events("partition_active")) > before, "the other one takes over", 30)  # noqa: B023
             time.sleep(rng.uniform(0, 2))
             stopped.resume()
-        load.finish()
-        settled(lone)
-        for router in routers:
-            assert not router.events("partition_failed")
-            assert router.stop() == 0
+        end_in_order(lone, routers, load)
 
 
 def test_a_router_that_goes_on_during_its_take_over_doubles_nothing(lone: FaultStage, rng: Random) -> None:
@@ -85,11 +86,7 @@ def test_a_router_that_goes_on_during_its_take_over_doubles_nothing(lone: FaultS
             stopped.pause()
             time.sleep(SESSION_S + rng.uniform(0, 1))
             stopped.resume()
-        load.finish()
-        settled(lone)
-        for router in routers:
-            assert not router.events("partition_failed")
-            assert router.stop() == 0
+        end_in_order(lone, routers, load)
 
 
 def test_a_partition_whose_records_are_refused_leaves_the_lane(lone: FaultStage) -> None:

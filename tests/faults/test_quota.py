@@ -23,7 +23,8 @@ def test_a_burst_under_a_quota_leaves_without_being_written_again_and_again(lone
     delay = lone.delay(default_target=out)
     with lone.router(transaction_timeout="60s") as router:
         router.start_and_wait()
-        _limit(lone, f"{lone.group_id}-release")
+        limit = {"producer_byte_rate": BYTES_A_SECOND}
+        kafka_tools.configure(lone.bootstrap, "clients", f"{lone.group_id}-release", limit)
         due_ms = now_ms() + 4_000
         for number in range(RECORDS):
             lone.post(delay, ("deliver-at", b"%d" % due_ms), value=VALUE, key=b"%d" % number)
@@ -35,12 +36,6 @@ def test_a_burst_under_a_quota_leaves_without_being_written_again_and_again(lone
         # Besides the records themselves: records of abandoned transactions, and a marker for each transaction.
         assert lone.offsets(out) < 1.5 * RECORDS
         assert router.stop() == 0
-
-
-def _limit(stage: FaultStage, client_id: str) -> None:
-    limit = ["--add-config", f"producer_byte_rate={BYTES_A_SECOND}"]
-    whose = ["--entity-type", "clients", "--entity-name", client_id]
-    kafka_tools.run(kafka_tools.configs(), ["--bootstrap-server", stage.bootstrap, "--alter", *limit, *whose])
 
 
 def _watched(stage: FaultStage, router: RouterProcess, out: str) -> set[str]:

@@ -47,7 +47,8 @@ def test_a_record_that_a_share_group_rejects_comes_back(
     dead = stage.delay("dead", config={ACCEPTS: "true"}, default_target=out, delay=f"{DELAY_MS}ms")
     names = {"topic.name": dead, "copy.record.enable": "true"}
     settings = {f"errors.deadletterqueue.{name}": value for name, value in names.items()}
-    kafka_tools.configure_group(cluster.bootstrap, GROUP, {**settings, "share.auto.offset.reset": "earliest"})
+    settings["share.auto.offset.reset"] = "earliest"
+    kafka_tools.configure(cluster.bootstrap, "groups", GROUP, settings)
     client = {"bootstrap.servers": cluster.bootstrap, "group.id": GROUP, "share.acknowledgement.mode": "explicit"}
     with stage.router() as router, ShareConsumer(client) as consumer:
         router.start_and_wait()

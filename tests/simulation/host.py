@@ -330,8 +330,8 @@ class SimulatedStanding:
         self._own = own
         self._groups: frozenset[str] = frozenset()
         self._records: Sequence[tuple[bytes, bytes | None]] = ()
-        self.could_write = False
-        """Says whether the lane that was ended last could write until then, as far as the registry knows."""
+        self.has_fenced = False
+        """Says whether the lane that was ended last had not ended before, as far as the registry knows."""
 
     def lane(self) -> LaneName | None:
         """Return the lane that the state names. Raise NotYetError if the end of the state is hidden."""
@@ -362,8 +362,8 @@ class SimulatedStanding:
         if faults.lane_chance and process.is_lucky(ENDED_BY_ANOTHER_CHANCE):
             faults.meanwhile()
             process.end(lane, self._member)
-        self.could_write = process.end(lane, self._member)
-        faults.point("former lane", rare=self.could_write)
+        self.has_fenced = process.end(lane, self._member)
+        faults.point("former lane", rare=self.has_fenced)
 
     def delay_topic_id(self) -> str:
         """Return a constant: the topic is never created again."""

@@ -82,14 +82,10 @@ class SimulatedProcess:
 
     def end(self, name: LaneName, mine: Member | None) -> bool:
         """End a lane, and say whether that fenced it."""
-        fences: list[SimulatedProducer] = []
-
-        def init(producer: RenewableProducer) -> None:
-            _init(producer)
-            fences.append(cast("SimulatedProducer", producer))
-
-        self.lanes.end(name, DELAY_PLACE, mine, init)
-        return bool(fences)
+        assert self._store is not None
+        before = self._store.present(name.transactional_id)
+        self.lanes.end(name, DELAY_PLACE, mine, _init)
+        return self._store.present(name.transactional_id) != before
 
     def is_lucky(self, chance: float) -> bool:
         """Draw from the generator of the process; no luck without lanes."""

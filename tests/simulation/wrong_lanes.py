@@ -34,7 +34,7 @@ class StateNotReadAgain(Wrong):
 def _until_known_to_have_ended(standing: SimulatedStanding) -> None:
     while (lane := standing.lane()) is not None:
         standing.end(lane)
-        if not standing.could_write:
+        if not standing.has_fenced:
             return
 
 

@@ -32,20 +32,16 @@ def command(main_class: str, *arguments: str, classes: str | None = None) -> lis
 
 
 def acls() -> str:
-    """Return the class behind kafka-acls.sh: it lies elsewhere in older versions."""
-    return "org.apache.kafka.tools.AclCommand" if _version() >= MOVED_ACLS else "kafka.admin.AclCommand"
+    """Return the class behind kafka-acls.sh."""
+    return _moved("AclCommand", MOVED_ACLS)
 
 
-def configs() -> str:
-    """Return the class behind kafka-configs.sh: it lies elsewhere in older versions."""
-    return "org.apache.kafka.tools.ConfigCommand" if _version() >= MOVED_CONFIGS else "kafka.admin.ConfigCommand"
-
-
-def configure_group(bootstrap: str, group: str, settings: Mapping[str, str]) -> None:
-    """Set configurations of a group."""
-    pairs = ",".join(f"{name}={value}" for name, value in settings.items())
-    whose = ["--entity-type", "groups", "--entity-name", group]
-    run(configs(), ["--bootstrap-server", bootstrap, "--alter", *whose, "--add-config", pairs])
+def configure(bootstrap: str, kind: str, name: str, settings: Mapping[str, object]) -> None:
+    """Set configurations of a thing of this kind: ``clients``, ``groups``."""
+    pairs = ",".join(f"{key}={value}" for key, value in settings.items())
+    whose = ["--entity-type", kind, "--entity-name", name]
+    command = _moved("ConfigCommand", MOVED_CONFIGS)
+    run(command, ["--bootstrap-server", bootstrap, "--alter", *whose, "--add-config", pairs])
 
 
 def run(main_class: str, arguments: Sequence[str], stdin: str = "") -> str:
@@ -56,9 +52,10 @@ def run(main_class: str, arguments: Sequence[str], stdin: str = "") -> str:
     return done.stdout
 
 
-def _version() -> tuple[int, int]:
+def _moved(name: str, since: tuple[int, int]) -> str:
+    """Return a class that newer versions have in another package."""
     major, minor, *_ = map(int, maven.kafka_version().split("."))
-    return major, minor
+    return f"org.apache.kafka.tools.{name}" if (major, minor) >= since else f"kafka.admin.{name}"
 
 
 def _fetch(tools: Path) -> None:

@@ -1,4 +1,4 @@
-"""The claims of router groups on one partition: who claims, who fences, and who leaves the partition alone."""
+"""The lanes and router groups that may write a state: who ends them, who claims, who leaves the partition alone."""
 
 from collections.abc import Callable
 
@@ -46,30 +46,23 @@ class Writers:
         self.steps.append(f"fences {group}")
 
 
-class Former:
+class Former(Writers):
     """A state that names a lane; ``ended`` returns the lane that it names once a lane was ended."""
 
     def __init__(self, name: LaneName | None, ended: Callable[[LaneName], LaneName | None]) -> None:
-        self.named = name
+        super().__init__()
+        self.name = name
         self.ended: list[LaneName] = []
         self.reads = 0
         self._ended = ended
 
     def lane(self) -> LaneName | None:
         self.reads += 1
-        return self.named
+        return self.name
 
     def end(self, lane: LaneName) -> None:
         self.ended.append(lane)
-        self.named = self._ended(lane)
-
-    def groups(self) -> frozenset[str]:
-        return frozenset()
-
-    def claim(self, group: str) -> None:
-        raise AssertionError(group)
-
-    end_group = claim
+        self.name = self._ended(lane)
 
 
 def settled(writers: Writers, claims: Claims | None = None) -> Claims:
