@@ -25,6 +25,7 @@ INIT_TIMEOUT_S: Final = 90.0
 
 COMMIT_TIMEOUT_S: Final = 60.0
 _COMMIT_ATTEMPTS: Final = 5
+_FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
 
 
 class Sorted(NamedTuple):
@@ -75,10 +76,21 @@ def _write_partition(target: WriteTarget, partition: int, rows: Iterable[Sorted]
             check_same_rows(target.job, target.fingerprints, {partition: progress})
             return _PartitionWriting(target, partition, producer, ledger, progress.done).run(rows)
         except KafkaException as exception:
-            error: KafkaError = exception.args[0]
-            if error.code() in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED):
+            error = _cause(producer, exception.args[0])
+            if error.code() in _FENCED:
                 raise JobError(f"another run of job {target.job} has taken over delay partition {partition}") from None
             raise JobError(f"{target.topic}/{partition}: {error.str()}; run the job again: it goes on here") from None
+
+
+def _cause(producer: Producer, error: KafkaError) -> KafkaError:
+    """Return the error that ended the producer: ``produce`` only says that there was one, ``abort`` names it."""
+    if error.code() == KafkaError._FATAL:
+        try:
+            producer.abort_transaction(COMMIT_TIMEOUT_S)
+        except KafkaException as exception:
+            cause: KafkaError = exception.args[0]
+            return cause
+    return error
 
 
 def producer_settings(target: WriteTarget, partition: int) -> dict[str, Any]:

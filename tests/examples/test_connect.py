@@ -20,7 +20,7 @@ STARTS_WITHIN_S: Final = 120.0
 
 def printed() -> str:
     """Return the settings of the document."""
-    (found,) = [each.text for each in blocks(ROOT / "RECIPES.md") if "errors.deadletterqueue.topic" in each.text]
+    (found,) = [each.text for each in blocks(ROOT / "RECIPES.md") if "errors.tolerance" in each.text]
     return found
 
 

@@ -1,5 +1,6 @@
 """Tests the writer of a delay partition without Spark: after any interruption and a restart, every row exists once."""
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -82,7 +83,9 @@ def test_a_task_that_ends_anywhere_is_gone_on_with(stage: Stage, at: int) -> Non
     assert len(ids(stage, topic)) == ROWS + 1
 
 
-def test_who_comes_later_takes_over(stage: Stage) -> None:
+@pytest.mark.parametrize("pause_s", [0.0, 1.0])
+def test_who_comes_later_takes_over(stage: Stage, pause_s: float) -> None:
+    """The former writer learns it from a commit, or after a pause from the next row it produces."""
     topic = stage.delay()
     rows = make_rows()
 
@@ -91,6 +94,8 @@ def test_who_comes_later_takes_over(stage: Stage) -> None:
             if number == 25:
                 (done,) = write(target(stage, topic, rows), rows)
                 assert done == WrittenRows(0, done.written, ROWS + 2 - 20 - done.written, 20)
+            if number == 27:
+                time.sleep(pause_s)
             yield row
 
     with pytest.raises(JobError, match="another run of job job has taken over delay partition 0"):
