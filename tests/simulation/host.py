@@ -553,8 +553,9 @@ class SimulatedTransactions:
             return Result(Outcome.FENCED, error=error)
         except (world.UnknownOutcomeError, ConnectionLostError) as error:
             return Result(Outcome.UNKNOWN, error=error)
-        around.faults.point(f"commit of {_kind_of(transaction)}", rare=_is_rare(transaction))
+        # At the point another router may commit, and replace the places that the store holds.
         notes = transaction.notes(around.store.placed)
+        around.faults.point(f"commit of {_kind_of(transaction)}", rare=_is_rare(transaction))
         return Result(Outcome.COMMITTED, _shared_out(transaction, offsets), notes=notes)
 
     def find_refused(self, transaction: Transaction, within_s: float) -> Refusals:
