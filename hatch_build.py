@@ -5,10 +5,12 @@ Or the kernel by itself, in place or into a folder and with more flags: ``python
 Where it cannot be compiled the project is pure Python and does the same, and ``python -m sidecar.kernel`` says why not.
 """
 
+import contextlib
 import os
 import runpy
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -29,6 +31,9 @@ CANNOT_COMPILE: Final = (
 class KernelHook(BuildHookInterface[Any]):
     """Adds the compiled modules to a wheel, which is then one for this Python and machine; and the commit to any."""
 
+    folder: "TemporaryDirectory[str] | None" = None
+    """The modules of a wheel: those in place stay as they are, since another process may load them meanwhile."""
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Prepare the files to pack; ``version`` is ``editable`` if the wheel holds only a path."""
         if version != "editable":
@@ -36,14 +41,21 @@ class KernelHook(BuildHookInterface[Any]):
         # A source distribution is for every Python and machine.
         if os.environ.get(SWITCH, "").lower() == "off" or self.target_name != "wheel":
             return
+        if version != "editable":
+            self.folder = TemporaryDirectory(prefix="delay-router-wheel-")
         try:
-            built = build(ROOT / ROOM)
-        except Exception as error:  # noqa: BLE001 -- whatever is missing, pure Python does the same
+            built = build(Path(self.folder.name) if self.folder else ROOT / ROOM)
+        except Exception as error:  # noqa: BLE001 -- after any error pure Python does the same
             self.app.display_warning(CANNOT_COMPILE.format(why=error))
             return
         if version != "editable":
             build_data.update(pure_python=False, infer_tag=True)
             build_data["force_include"].update({str(each): str(ROOM / each.name) for each in built})
+
+    def finalize(self, *_unused: object) -> None:
+        """Remove the modules that the wheel has packed."""
+        if self.folder:
+            self.folder.cleanup()
 
 
 def commit_file() -> dict[str, str]:
@@ -62,7 +74,10 @@ def commit_file() -> dict[str, str]:
 
 
 def build(folder: Path, *flags: str) -> list[Path]:
-    """Compile the modules into a folder, with more flags for the compiler; where they lie then."""
+    """Compile the modules into a folder, with more flags for the compiler; return their paths.
+
+    Builds can run side by side: each has intermediate files of its own.
+    """
     from Cython.Build import cythonize  # noqa: PLC0415 -- where they are missing the hook goes on without
     from setuptools import Distribution, Extension  # noqa: PLC0415
     from setuptools.command.build_ext import build_ext  # noqa: PLC0415
@@ -73,19 +88,13 @@ def build(folder: Path, *flags: str) -> list[Path]:
         Extension(name, [str(ROOM / f"{name}.pyx")], extra_compile_args=options, extra_link_args=[*flags])
         for name in MODULES
     ]
-    temporary = ROOT / "build" / "kernel"
-    before = Path.cwd()
-    os.chdir(ROOT)
-    try:
-        # The modules are compiled under their bare names, so where their declarations are has to be said.
-        where = [str(ROOM)]
-        modules = cythonize(extensions, build_dir="build/kernel", include_path=where, force=True, quiet=True)
+    with TemporaryDirectory(prefix="delay-router-kernel-") as temporary, contextlib.chdir(ROOT):
+        # The modules are compiled under their bare names, so Cython needs the folder of their declarations.
+        modules = cythonize(extensions, build_dir=temporary, include_path=[str(ROOM)], force=True, quiet=True)
         command = build_ext(Distribution({"ext_modules": modules}))
-        command.build_temp, command.build_lib, command.force = str(temporary), str(folder), True
+        command.build_temp, command.build_lib, command.force = temporary, str(folder), True
         command.ensure_finalized()
         command.run()
-    finally:
-        os.chdir(before)
     return [Path(command.get_ext_fullpath(name)).resolve() for name in MODULES]
 
 

@@ -22,6 +22,13 @@ def test_the_same_files_make_the_same_bytes(wheel: Path, tmp_path: Path) -> None
     assert build(tmp_path).read_bytes() == wheel.read_bytes()
 
 
+def test_a_build_leaves_the_modules_in_place_alone(tmp_path: Path) -> None:
+    """Another process may load them at that moment, as other tests do that run beside these."""
+    modules = {path: path.stat().st_mtime_ns for path in (ROOT / "sidecar" / "kernel").glob("*.so")}
+    build(tmp_path)
+    assert {path: path.stat().st_mtime_ns for path in modules} == modules
+
+
 def test_top_level_names(contents: zipfile.Path) -> None:
     names = {entry.name for entry in contents.iterdir()}
     info = f"kafka_delay_router-{sidecar.__version__}.dist-info"
