@@ -203,6 +203,9 @@ bench-kernel: venv ## What records cost the worker: by the kernel, and kept as c
 bench-large: venv ## The same with 10 M records pending: memory, lateness, restart (RECORDS=1000000 to try out)
 	@$(BIN)/python -m tests.bench large $(if $(RECORDS),--records $(RECORDS))
 
+bench-huge: venv ## 100 M pending records in one process: memory, lateness of others, restart (RECORDS=1000000 to try out)
+	@$(BIN)/python -m tests.bench huge $(if $(RECORDS),--records $(RECORDS)) $(OPTIONS)
+
 bench-growth: venv ## Many partitions of few records each: lateness, commits, memory and threads
 	@$(BIN)/python -m tests.bench growth $(OPTIONS)
 

@@ -24,6 +24,7 @@ from tests.bench.ceiling import ceiling, raw_consume, warm_up
 from tests.bench.context import FULL, QUICK, Context
 from tests.bench.cores import cores
 from tests.bench.growth import growth
+from tests.bench.huge import huge
 from tests.bench.idle import idle
 from tests.bench.large import large
 from tests.bench.named import NAMED
@@ -57,6 +58,7 @@ BENCHMARKS: Final[dict[str, Callable[[Context], Iterator[Row]]]] = {
     "partitions": partitions,
     "growth": growth,
     "large": large,
+    "huge": huge,
     "retries": retries,
     **OPERATIONS,
     **NAMED,
@@ -68,7 +70,7 @@ NEEDS: Final = {
 }
 """The benchmarks whose ratios need another benchmark's figure of the same run."""
 
-ONLY_BY_NAME: Final = frozenset({"growth", "large", "retries", *OPERATIONS, *NAMED})
+ONLY_BY_NAME: Final = frozenset({"growth", "large", "huge", "retries", *OPERATIONS, *NAMED})
 """Benchmarks that take too long to be part of all, or have their own target of make; measured once."""
 
 ROUNDS: Final = 3
@@ -84,7 +86,7 @@ EXPECTED_ERRORS: Final = (BenchmarkFailed, DelayRouterError, KafkaException, OSE
 @click.option(
     "--records",
     type=click.IntRange(min=100_000),
-    help="How many are pending in 'large', 'cancels' and 'page', 10 M by default, and overdue in 'retries'.",
+    help="How many are pending in 'large', 'cancels' and 'page' (10 M) and 'huge' (100 M), and overdue in 'retries'.",
 )
 @click.option("--rounds", type=click.IntRange(min=1), help="How often all is measured: 3 times, and once with --quick.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Where the JSON goes.")
@@ -100,8 +102,8 @@ def main(
     """Measure all benchmarks, or those NAMED, and say which goals of the design were reached.
 
     All are measured in rounds, after the broker has been warmed up; each row is the median, beside the spread. What the
-    kernel matters for is measured with it and without. Only by name, and once: large, growth, retries, operations,
-    named schedules.
+    kernel matters for is measured with it and without. Only by name, and once: large, huge, growth, retries,
+    operations, named schedules.
 
     Exits with 1 when something could not be measured, or was lost, doubled or early; a missed goal is not an error.
     """
@@ -113,7 +115,7 @@ def main(
     chosen = _with_needed(names or tuple(name for name in BENCHMARKS if name not in ONLY_BY_NAME))
     sizes = QUICK if quick else FULL
     if records is not None:
-        sizes = replace(sizes, large_records=records, page_records=records, retry_records=records)
+        sizes = replace(sizes, large_records=records, huge_records=records, page_records=records, retry_records=records)
     machine.confine()
     try:
         with cluster(jvm=BENCH_JVM) as kafka:

@@ -6,7 +6,9 @@ itself when the manifests are committed, so it has to seal its own entries first
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 import psutil
@@ -18,7 +20,7 @@ from spark_backfill import cluster, settings
 from spark_backfill.buckets.plan import buckets_of
 from spark_backfill.build.index_job import Options
 from spark_backfill.source import OffsetRange
-from tests.bench import adoption_segments, child, router, workload
+from tests.bench import adoption_segments, child, router, scatter, workload
 from tests.bench.context import Context
 from tests.bench.results import BenchmarkFailed, Row, at_most
 from tests.bench.router import Router
@@ -33,6 +35,9 @@ BEGUN_RECORDS: Final = 200_000
 """The number of records in the router's memory or buckets when the buckets are staged; fewer for a short log."""
 
 STAGING_TIMEOUT_S: Final = 600.0
+WRITERS: Final = 2
+"""The number of processes that write segments at the same time."""
+
 TIMEOUT_S: Final = 120.0
 POLL_S: Final = 0.02
 
@@ -42,14 +47,27 @@ def run(context: Context, sizes: Iterable[int]) -> Iterator[Row]:
     for count in sizes:
         context.say(f"measuring adoption of {count:,} staged entries ...")
         with router.prepared(context.bootstrap) as made:
-            yield _adopted(context, made, count)
+            staged = stage(context, made, count, LEAD_MS, scatter.HOUR_MS)
+            made.start()
+            steps_s, detail = adopt(context, made, staged)
+        yield Row(
+            "spark adoption",
+            f"{count:,} staged entries, {len(staged)} buckets",
+            steps_s[-1],
+            "s",
+            goal=at_most(GOAL_S) if count == GOAL_RECORDS else None,
+            detail=detail,
+        )
 
 
-def _adopted(context: Context, made: Router, count: int) -> Row:
-    staged = _prepared(context, made, count)
+def adopt(context: Context, made: Router, staged: Sequence[StagedBucket]) -> tuple[Sequence[float], str]:
+    """Hand staged buckets to a router that indexes their log. Return the time until it has adopted each, and details.
+
+    The times are in s and begin with the commit of the manifests.
+    """
+    count = staged[-1].manifest.to_offset
     producer = Producer(workload.QUIET | {"bootstrap.servers": context.bootstrap, "transactional.id": made.delay_topic})
     producer.init_transactions(workload.REQUEST_TIMEOUT_S)
-    made.start()
     begun = min(BEGUN_RECORDS, count // 10)
     made.wait_standing("begun", lambda at: at.pending >= begun, workload.now_ms() + int(TIMEOUT_S * 1_000))
     before, used_s = made.standing(), _cpu_s(made)
@@ -60,16 +78,9 @@ def _adopted(context: Context, made: Router, count: int) -> Row:
     if adopted != len(staged) or pending < count:
         raise BenchmarkFailed(f"{adopted} of {len(staged)} buckets were adopted, {pending:,} records are pending")
     segments = sum(len(each.manifest.segments) for each in staged)
-    return Row(
-        "spark adoption",
-        f"{count:,} staged entries, {len(staged)} buckets",
-        steps_s[-1],
-        "s",
-        goal=at_most(GOAL_S) if count == GOAL_RECORDS else None,
-        detail=(
-            f"{segments:,} segments; C at {before.cursor:,}, S at {before.sealed_to:,} when they were staged; adopted"
-            f" after {', '.join(f'{step_s:.2f}' for step_s in steps_s)} s, {used_s:.2f} s of a core"
-        ),
+    return steps_s, (
+        f"{segments:,} segments; C at {before.cursor:,}, S at {before.sealed_to:,} when they were staged; adopted"
+        f" after {', '.join(f'{step_s:.2f}' for step_s in steps_s)} s, {used_s:.2f} s of a core"
     )
 
 
@@ -86,32 +97,32 @@ def _adopted_count(made: Router) -> int:
     return sum(int(float(line.rpartition(" ")[2])) for line in lines if 'outcome="adopted"' in line)
 
 
-def _prepared(context: Context, made: Router, count: int) -> list[StagedBucket]:
-    """Write the log, and the segments of the buckets to stage for it."""
+def stage(context: Context, made: Router, count: int, lead_ms: int, spread_ms: int) -> list[StagedBucket]:
+    """Write the log, and the segments of the buckets for it. Return the buckets; their manifests are not written yet.
+
+    The first record is due ``lead_ms`` from now on, and the last one ``spread_ms`` later.
+    """
     configured = settings.load(made.process.config, {})
     topic = configured.delay_topic(made.delay_topic)
     topic_id = cluster.topic(cluster.connect(configured), topic.name).topic_id
-    first_ms = workload.now_ms() + LEAD_MS
+    first_ms = workload.now_ms() + lead_ms
     began_s = time.monotonic()
     buckets = buckets_of([OffsetRange(0, 0, count)], Options().bucket_records)
-    writers = [
-        child.start(
-            "tests.bench.adoption_segments",
-            bootstrap=context.bootstrap,
-            topic=topic.snapshots,
-            job=JOB,
-            first_ms=first_ms,
-            start=bucket.from_offset,
-            end=bucket.to_offset,
-        )
-        for bucket in buckets
-    ]
-    try:
-        workload.fill(context.bootstrap, topic.name, count, lambda offset: _headers(made, offset, first_ms))
-        told = [child.finish(writer, STAGING_TIMEOUT_S) for writer in writers]
-    finally:
-        for writer in writers:
-            writer.kill()
+    write_segments = partial(
+        child.run,
+        "tests.bench.adoption_segments",
+        STAGING_TIMEOUT_S,
+        bootstrap=context.bootstrap,
+        topic=topic.snapshots,
+        job=JOB,
+        first_ms=first_ms,
+        spread_ms=spread_ms,
+    )
+    with ThreadPoolExecutor(WRITERS) as pool:
+        writers = [pool.submit(write_segments, start=each.from_offset, end=each.to_offset) for each in buckets]
+        due_ms = partial(adoption_segments.due_ms, first_ms=first_ms, spread_ms=spread_ms)
+        workload.fill(context.bootstrap, topic.name, count, lambda at: workload.headers(due_ms(at), made.target))
+        told = [writer.result() for writer in writers]
     context.say(f"{count:,} records and their segments written in {time.monotonic() - began_s:.0f} s")
     manifests = [
         Manifest(0, bucket.from_offset, bucket.to_offset, bucket.from_offset, adoption_segments.refs_of(each))
@@ -120,11 +131,7 @@ def _prepared(context: Context, made: Router, count: int) -> list[StagedBucket]:
     return [StagedBucket(JOB, topic_id, topic.rules, manifest, restores=False) for manifest in manifests]
 
 
-def _headers(made: Router, offset: int, first_ms: int) -> workload.Headers:
-    return workload.headers(adoption_segments.due_ms(offset, first_ms), made.target)
-
-
-def _commit(producer: Producer, made: Router, staged: list[StagedBucket]) -> float:
+def _commit(producer: Producer, made: Router, staged: Sequence[StagedBucket]) -> float:
     """Commit the manifests as the job does. Return the start of the commit by the monotonic clock in s."""
     producer.begin_transaction()
     for each in staged:

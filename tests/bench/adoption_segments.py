@@ -1,6 +1,7 @@
 """Writes segments of one staged bucket in a separate process: pointers of minimal size.
 
-The due times follow from the offsets, so another process can write the delay topic at the same time.
+The due times follow from the offsets, so another process can write the delay topic at the same time. They fill a span
+of time evenly, and neighbours in the log lie far apart.
 """
 
 from collections.abc import Iterator
@@ -18,9 +19,8 @@ from snapshots.segments.writing import SegmentWriter, record_size
 from snapshots.state.staged import staged_segment_key
 from tests.bench import child, workload
 
-HOUR_MS: Final = 3_600_000
 STRIDE: Final = 2_654_435_761
-"""Coprime to the milliseconds of an hour: due times of neighbours lie far apart, and every value is used."""
+"""A prime number above every span, so that each millisecond of a span is used."""
 
 LIMITS: Final = SealRules(segment_entries=2_000, placement="pointer")
 """The defaults of the configuration, except for the placement."""
@@ -28,9 +28,9 @@ LIMITS: Final = SealRules(segment_entries=2_000, placement="pointer")
 CHUNK: Final = 10_000
 
 
-def due_ms(offset: int, first_ms: int) -> int:
-    """Return the due time of the record at ``offset``, within the hour from ``first_ms`` on."""
-    return first_ms + offset * STRIDE % HOUR_MS
+def due_ms(offset: int, first_ms: int, spread_ms: int) -> int:
+    """Return the due time of the record at ``offset``, in [first_ms, first_ms + spread_ms)."""
+    return first_ms + offset * STRIDE % spread_ms
 
 
 def main() -> None:
@@ -48,9 +48,9 @@ def refs_of(told: dict[str, Any]) -> tuple[SegmentRef, ...]:
     )
 
 
-def _entries(first_ms: int, start: int, end: int) -> Iterator[list[StoredEntry]]:
+def _entries(first_ms: int, spread_ms: int, start: int, end: int) -> Iterator[list[StoredEntry]]:
     offsets = np.arange(start, end)
-    dues_ms = first_ms + offsets * STRIDE % HOUR_MS
+    dues_ms = first_ms + offsets * STRIDE % spread_ms
     order = np.lexsort((offsets, dues_ms))
     for at in range(0, len(order), CHUNK):
         chosen = order[at : at + CHUNK]
@@ -59,7 +59,9 @@ def _entries(first_ms: int, start: int, end: int) -> Iterator[list[StoredEntry]]
         ]
 
 
-def _written(bootstrap: str, topic: str, job: str, first_ms: int, start: int, end: int) -> list[SegmentRef]:
+def _written(
+    bootstrap: str, topic: str, job: str, first_ms: int, spread_ms: int, start: int, end: int
+) -> list[SegmentRef]:
     producer = Producer(workload.QUIET | {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20})
     refs: list[SegmentRef] = []
     at: dict[int, int] = {}
@@ -70,7 +72,7 @@ def _written(bootstrap: str, topic: str, job: str, first_ms: int, start: int, en
             raise KafkaException(error)
         at[number] = sent.offset() or 0
 
-    for entries in cut(_entries(first_ms, start, end), LIMITS, record_size):
+    for entries in cut(_entries(first_ms, spread_ms, start, end), LIMITS, record_size):
         for encoded in writer.encode(Placement.POINTER, entries):
             number = len(refs)
             refs.append(encoded.ref)

@@ -37,6 +37,7 @@ class Sizes:
     large_records: int
     large_per_s: int
     large_s: int
+    huge_records: int
     policy_changes: int
     admin_window_s: int
     page_records: int
@@ -78,6 +79,7 @@ FULL: Final = Sizes(
     large_records=10_000_000,
     large_per_s=2_800,
     large_s=60,
+    huge_records=100_000_000,
     policy_changes=60,
     admin_window_s=15,
     page_records=10_000_000,
@@ -119,6 +121,7 @@ QUICK: Final = Sizes(
     large_records=250_000,
     large_per_s=2_800,
     large_s=10,
+    huge_records=200_000,
     policy_changes=6,
     admin_window_s=4,
     page_records=100_000,
