@@ -159,8 +159,8 @@ test-image: venv ## Build the image and run it as the demo runs the router, wher
 faults: venv ## Faults on real brokers, one and three: network, strangers, clocks, disks, 0.1.0 (45 minutes, two at a time)
 	@$(BIN)/python -m pytest --quiet $(SIDE_BY_SIDE) --no-loadscope-reorder -m '' tests/faults/test_lone_broker.py tests/faults
 
-soak: venv ## Random faults under a steady load for MINUTES=5, then the audit
-	@$(BIN)/python -m tests.faults.soak $(or $(MINUTES),5)
+soak: venv ## Random faults under a steady load for MINUTES=5, then the audit (PARTITIONS=4, LANES=0: shared producers)
+	@$(BIN)/python -m tests.faults.soak $(or $(MINUTES),5) $(if $(PARTITIONS),--partitions $(PARTITIONS)) $(if $(LANES),--lanes $(LANES))
 
 lint: venv ## Check style with ruff and types with mypy --strict
 	@$(BIN)/ruff check --quiet .

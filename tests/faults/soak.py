@@ -1,6 +1,7 @@
-"""Runs faults of every kind at random, all the time, under a steady load: ``make soak MINUTES=n``.
+"""Runs faults of every kind at random, all the time, under a steady load: ``make soak MINUTES=n PARTITIONS=n LANES=n``.
 
-Two routers share the partitions of a delay topic on three brokers, with a proxy in front of each. A fault begins,
+Two routers share the partitions of a delay topic on three brokers, with a proxy in front of each. Each partition has a
+producer of its own, or the partitions of a router share its lanes. A fault begins,
 lasts, is healed, and after a pause the next begins; every fault must have had an effect. At the end the auditor counts.
 The closing lines state the lateness of records in and out of faults, the time from each heal until lateness was low
 again, and whether memory, files and threads of the routers stayed flat; the first router is never ended. The exit code
@@ -31,7 +32,6 @@ BROKERS = 3
 LEADERS_MOVE_BACK = {"leader.imbalance.check.interval.seconds": "20"}
 """Instead of 300: a broker that was away leads again before the next fault hits it."""
 
-PARTITIONS = 4
 A_SECOND = 50
 """The rate that three brokers, two routers, their proxies and this process sustain on two cores without lateness."""
 
@@ -51,22 +51,32 @@ WARM_UP_S = 30.0
 class Soak:
     """One run; ``faults`` lists the past faults with their kinds and times."""
 
-    def __init__(self, running: Proxied, directory: Path, rng: random.Random) -> None:
+    def __init__(self, running: Proxied, directory: Path, rng: random.Random, partitions: int, lanes: int) -> None:
         self._running = running
+        self._partitions = partitions
         self._rng = rng
         self.stage = FaultStage(running, directory)
         self.out = self.stage.target("out", 2)
         self.delay = self.stage.delay(
-            "delay", PARTITIONS, default_target=self.out, **SMALL_BUCKETS | {"seal_age": SEAL_AGE}
+            "delay", partitions, default_target=self.out, **SMALL_BUCKETS | {"seal_age": SEAL_AGE}
         )
-        self.routers = [self.stage.router(f"r{n}", instance_id=f"r{n}", session_timeout="3s") for n in range(2)]
+        settings = {"session_timeout": "3s", "lanes": lanes}
+        self.routers = [self.stage.router(f"r{n}", instance_id=f"r{n}", **settings) for n in range(2)]
         self.faults: list[Fault] = []
         self.ready_ms = 0
         self.usage = Usage()
 
     def run(self, minutes: float) -> None:
         """Start the routers, then let one fault follow the other for this time."""
-        with Load(self.stage, [self.delay], self._rng, partitions=PARTITIONS, a_second=A_SECOND, delays_ms=DELAYS_MS):
+        load = Load(
+            self.stage,
+            [self.delay],
+            self._rng,
+            partitions=self._partitions,
+            a_second=A_SECOND,
+            delays_ms=DELAYS_MS,
+        )
+        with load:
             for router in self.routers:
                 router.start_and_wait()
             # Brokers that have just started are slow, which is no lateness of the router.
@@ -194,7 +204,9 @@ class Soak:
 @click.command()
 @click.argument("minutes", type=click.FloatRange(min=0.5), default=5.0)
 @click.option("--seed", type=int, help="Of the order of faults; printed by each run.")
-def main(minutes: float, seed: int | None) -> None:
+@click.option("--partitions", type=click.IntRange(1), default=4, show_default=True, help="Of the delay topic.")
+@click.option("--lanes", type=click.IntRange(0), default=0, show_default=True, help="Of each router; 0: none.")
+def main(minutes: float, seed: int | None, partitions: int, lanes: int) -> None:
     """Run for MINUTES and say what came out."""
     chosen = seed if seed is not None else random.SystemRandom().getrandbits(32)
     click.echo(f"seed {chosen}")
@@ -202,7 +214,7 @@ def main(minutes: float, seed: int | None) -> None:
         proxied(BROKERS, properties=LEADERS_MOVE_BACK) as running,
         tempfile.TemporaryDirectory(prefix="delay-router-soak-") as directory,
     ):
-        soak = Soak(running, Path(directory), random.Random(chosen))
+        soak = Soak(running, Path(directory), random.Random(chosen), partitions, lanes)
         with soak.routers[0], soak.routers[1]:
             soak.run(minutes)
             complaints = _conclude(soak)
