@@ -1,4 +1,4 @@
-"""Measures many partitions of few records each: lateness, transactions, memory, threads and restart of one process."""
+"""Measures many partitions in one process: memory and threads at rest, and lateness and restart under a load."""
 
 import time
 from array import array
@@ -24,6 +24,9 @@ WARM_S: Final = 30
 """Time under the load before the measurement begins. The broker compiles its code for many partitions meanwhile: on two
 cores p99 is three times as high in the first ten seconds."""
 
+AT_REST_S: Final = 5
+"""Time from the last active partition to the look at a process without records."""
+
 READ_TIMEOUT_S: Final = 60.0
 RESTART_S: Final = 5.0
 """Time that a restart may take, from the start of the process to the last active partition."""
@@ -35,22 +38,32 @@ GOALS: Final[dict[int, tuple[int, int]]] = {100: (15, 60)}
 """Lateness in ms that may not be exceeded, as p50 and p99, by the number of partitions."""
 
 
+class Size(NamedTuple):
+    """The memory and the threads of a process at one moment."""
+
+    resident_mib: float
+    threads: int
+
+    def __str__(self) -> str:
+        return f"{self.resident_mib:.0f} MiB, {self.threads} threads"
+
+
 class Load(NamedTuple):
     """The result of one run."""
 
     lateness: Lateness
     transactions_per_s: float
     cpu_share: float
-    resident_mib: float
-    threads: int
+    rest: Size
+    busy: Size
     restart_s: float
 
     @property
     def detail(self) -> str:
         """The cost of the process in words."""
         return (
-            f"{self.transactions_per_s:.0f} commits/s of partitions, {self.cpu_share:.0%} of a core,"
-            f" {self.resident_mib:.0f} MiB, {self.threads} threads"
+            f"{self.transactions_per_s:.0f} commits/s of partitions, {self.cpu_share:.0%} of a core, {self.busy};"
+            f" at rest before it {self.rest}"
         )
 
 
@@ -78,22 +91,24 @@ def _load(context: Context, count: int, lanes: int) -> Load:
     # A member with a name gets its partitions back at its start, so the restart includes no wait for the group.
     settings = {"lanes": lanes, "instance_id": "one"}
     with router.running(context.bootstrap, partitions=count, router=settings) as running:
+        time.sleep(AT_REST_S)
+        process = psutil.Process(running.process.pid)
+        rest = _size(process)
         seconds, per_s = context.sizes.growing_s, PER_PARTITION * count
         warm_ms = workload.now_ms() + LEAD_S * 1_000
         first_ms, records = warm_ms + WARM_S * 1_000, per_s * (WARM_S + seconds)
         _fill(context, running, [warm_ms, first_ms + seconds * 1_000], count, records)
         workload.sleep_until(first_ms)
-        process = psutil.Process(running.process.pid)
         began, used_s = running.metric("delay_router_transactions_total"), _cpu_s(process)
         workload.sleep_until(first_ms + seconds * 1_000)
         commits = (running.metric("delay_router_transactions_total") - began) / seconds
         share = (_cpu_s(process) - used_s) / seconds
-        resident_mib, threads = process.memory_info().rss / MIB, process.num_threads()
+        busy = _size(process)
         lateness = _read(context, running.target, records, first_ms)
         running.process.kill()
         started_ms = running.start()
         restart_s = (workload.now_ms() - started_ms) / 1_000
-    return Load(lateness, commits, share, resident_mib, threads, restart_s)
+    return Load(lateness, commits, share, rest, busy, restart_s)
 
 
 def _fill(context: Context, running: router.Router, between_ms: list[int], count: int, records: int) -> None:
@@ -131,6 +146,10 @@ def _read(context: Context, target: str, expected: int, first_ms: int) -> Latene
     if early_ms > 0:
         raise BenchmarkFailed(f"released {early_ms} ms before it was due")
     return lateness_between(due_ms, appended_ms, first_ms, max(due_ms))
+
+
+def _size(process: psutil.Process) -> Size:
+    return Size(process.memory_info().rss / MIB, process.num_threads())
 
 
 def _cpu_s(process: psutil.Process) -> float:
