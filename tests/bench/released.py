@@ -80,6 +80,14 @@ def lateness_in(due_ms: Sequence[int], appended_ms: Sequence[int], windows: Sequ
     )
 
 
+def first_from(appended_ms: Sequence[int], from_ms: int) -> int:
+    """Return the time of the first release from ``from_ms`` on. Raise BenchmarkFailed if there is none."""
+    after = [append_ms for append_ms in appended_ms if append_ms >= from_ms]
+    if not after:
+        raise BenchmarkFailed("nothing was released after the restart")
+    return min(after)
+
+
 class TargetReader:
     """Reads a target topic of one delay partition from its last position, so that several runs can share a router."""
 
