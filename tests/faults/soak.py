@@ -1,11 +1,11 @@
 """Runs faults of every kind at random, all the time, under a steady load: ``make soak MINUTES=n PARTITIONS=n LANES=n``.
 
 Two routers share the partitions of a delay topic on three brokers, with a proxy in front of each. Each partition has a
-producer of its own, or the partitions of a router share its lanes. A fault begins,
-lasts, is healed, and after a pause the next begins; every fault must have had an effect. At the end the auditor counts.
-The closing lines state the lateness of records in and out of faults, the time from each heal until lateness was low
-again, and whether memory, files and threads of the routers stayed flat; the first router is never ended. The exit code
-is 1 if a guarantee was broken.
+producer of its own, or the partitions of a router share its lanes. A fault begins, lasts, is healed, and after a pause
+the next begins; every fault must have had an effect. At the end the auditor counts. The closing lines state the
+lateness of records in and out of faults, the time from each heal until lateness was low again, and whether memory,
+files and threads of the routers stayed flat; the first router is never ended. The exit code is 1 if a guarantee was
+broken.
 
 Three brokers, because a single one that is killed while it writes commit markers may leave some out for ever
 (KAFKA-20734: those of partitions that have no leader at that moment). A broker is healed when it is in sync again.
