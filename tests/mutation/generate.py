@@ -60,16 +60,18 @@ def _changes(source: str) -> Iterator[tuple[int, int, _Change]]:
         occurrence = 0
         for node in ast_nodes(tree):
             for (line, column), _ in operator.mutation_positions(node):
-                if not _is_in_annotation(node):
+                if not _is_unnoticeable(node):
                     yield line, column, _Change(name, occurrence)
                 occurrence += 1
 
 
-def _is_in_annotation(node: Any) -> bool:
-    """Say whether a node is part of a type, which no test can notice."""
+def _is_unnoticeable(node: Any) -> bool:
+    """Say whether a node is part of a type, or an option of a dataclass such as ``slots``: no test can notice it."""
     while node.parent is not None:
         child, node = node, node.parent
         if node.type in ("tfpdef", "annassign") and child is not node.children[-1 if node.type == "annassign" else 0]:
+            return True
+        if node.type == "decorator" and node.get_code().lstrip().startswith("@dataclass("):
             return True
         if node.type == "funcdef" and child.get_previous_leaf() is not None and child.get_previous_leaf().value == "->":
             return True

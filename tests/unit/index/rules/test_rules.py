@@ -290,6 +290,19 @@ def test_whether_a_record_says_when(headers: Headers, says_when: bool) -> None:
     assert RULES.names_time(headers) is says_when
 
 
+@pytest.mark.parametrize(
+    ("headers", "names_id"),
+    [
+        ([], False),
+        ([("deliver-at", b"0"), ("other", b"id")], False),
+        ([("deliver-at", b"0"), ("deliver-id", b"id")], True),
+        ([("Deliver-Id", None)], True),
+    ],
+)
+def test_whether_a_record_names_a_schedule(headers: Headers, names_id: bool) -> None:
+    assert RULES.controls.names_id(headers) is names_id
+
+
 def test_a_hundred_thousand_unknown_headers_are_refused_quickly() -> None:
     many: Headers = [(f"deliver-at{number}", b"") for number in range(100_000)]
     started = time.process_time()

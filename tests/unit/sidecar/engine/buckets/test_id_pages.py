@@ -223,13 +223,16 @@ class SnapshotsTopic:
     def __init__(self, values: dict[int, bytes]) -> None:
         self.values = values
         self.asked: list[int] = []
+        self.asked_apart: list[int] = []
 
     def read_large(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
         assert (topic, partition, list(offsets)) == ("d.delay-snapshots", 3, sorted(offsets))
         self.asked += offsets
         return {at: Record(b"", self.values[at], [], 0) if at in self.values else None for at in offsets}
 
-    read_apart = read_large
+    def read_apart(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
+        self.asked_apart += offsets
+        return self.read_large(topic, partition, offsets)
 
 
 @pytest.fixture
@@ -267,6 +270,25 @@ def test_pages_are_read_together_and_once(stored: tuple[Manifest, SnapshotsTopic
     topic.asked.clear()
     assert read_pages(read, manifest, [0, 2, 4, 6], topic) == in_pages(pages, [0, 2, 4, 6])
     assert topic.asked == [494, 500]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "most_apart", "apart"),
+    [
+        pytest.param([3], 8, [497], id="a single page"),
+        pytest.param([3, 4, 5], 8, [], id="neighbours"),
+        pytest.param([1, 9], 8, [491, 499], id="few that lie far apart"),
+        pytest.param([1, 9], 1, [], id="more than are read apart"),
+    ],
+)
+def test_pages_that_lie_far_apart_are_read_one_by_one(
+    stored: tuple[Manifest, SnapshotsTopic, list[IdRows]], numbers: list[int], most_apart: int, apart: list[int]
+) -> None:
+    """A read of a range would fetch all records between them."""
+    manifest, topic, pages = stored
+    read = source(limits=replace(LIMITS, pages_apart=most_apart))
+    assert read_pages(read, manifest, numbers, topic) == in_pages(pages, numbers)
+    assert topic.asked_apart == apart
 
 
 def test_all_pages_of_a_small_bucket_are_read_for_one_of_them(
