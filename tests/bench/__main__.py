@@ -101,9 +101,9 @@ def main(
 ) -> None:
     """Measure all benchmarks, or those NAMED, and say which goals of the design were reached.
 
-    All are measured in rounds, after the broker has been warmed up; each row is the median, beside the spread. What the
-    kernel matters for is measured with it and without. Only by name, and once: large, huge, growth, retries,
-    operations, named schedules.
+    All are measured in rounds, after the broker has been warmed up; each row is the median, beside the spread.
+    Benchmarks that the kernel speeds up are measured with it and without. Only by name, and once: large, huge, growth,
+    retries, operations, named schedules.
 
     Exits with 1 when something could not be measured, or was lost, doubled or early; a missed goal is not an error.
     """

@@ -10,14 +10,11 @@ from typing import Final
 
 from tests.bench import adoption, router, scatter, workload
 from tests.bench.context import Context
-from tests.bench.released import TargetReader, first_from, lateness_between
+from tests.bench.released import TargetReader, lateness_between, restart
 from tests.bench.results import MIB, Row, at_most
 
 LEAD_MS: Final = 3 * scatter.HOUR_MS
 """Longer than the benchmark: none of the records is due before its end."""
-
-DUE_PER_S: Final = 2_800
-"""The rate at which the records are due: 100 M of them in ten hours."""
 
 SETTLE_MS: Final = 10_000
 PROBE_EVERY_MS: Final = 20
@@ -31,16 +28,17 @@ RESTART_MS: Final = 5_000
 
 def huge(context: Context) -> Iterator[Row]:
     """Measure the memory with nothing pending and with all, and the lateness of probes before and after a kill."""
-    count = context.sizes.huge_records
+    # 100 M records at this rate are due in ten hours.
+    count, due_per_s = context.sizes.huge_records, context.sizes.large_per_s
     with router.prepared(context.bootstrap, router={"instance_id": "bench"}) as made:
         made.start()
-        empty_mib = _settled_mib(made)
+        empty_mib = made.settled_bytes(SETTLE_MS) / MIB
         made.process.stop()
-        staged = adoption.stage(context, made, count, LEAD_MS, count * 1_000 // DUE_PER_S)
+        staged = adoption.stage(context, made, count, LEAD_MS, count * 1_000 // due_per_s)
         made.start()
         steps_s, detail = adoption.adopt(context, made, staged)
-        context.say(f"adopted in {steps_s[-1]:.1f} s: {detail}")
-        full_mib = _settled_mib(made)
+        context.say(f"adopted in {steps_s[-1]:.1f} s")
+        full_mib = made.settled_bytes(SETTLE_MS) / MIB
         first_ms = workload.now_ms() + FIRST_PROBE_MS
         kill_ms = first_ms + BEFORE_KILL_MS
         probes_ms = array("q", range(first_ms, kill_ms + AFTER_KILL_MS, PROBE_EVERY_MS))
@@ -50,7 +48,7 @@ def huge(context: Context) -> Iterator[Row]:
         started_ms = made.start()
         ready_ms = workload.now_ms()
         workload.sleep_until(probes_ms[-1] + 1_000)
-        back_mib = _settled_mib(made)
+        back_mib = made.settled_bytes(SETTLE_MS) / MIB
         made.process.stop()
         reader = TargetReader(context.bootstrap, made.delay_topic, made.target)
         appended_ms = reader.append_times(probes_ms, count)
@@ -61,16 +59,4 @@ def huge(context: Context) -> Iterator[Row]:
         yield Row("huge", f"{what}: memory of the process, {name}", mib, "MiB", goal=at_most(MEMORY_MIB), detail=told)
     lateness = lateness_between(probes_ms, appended_ms, first_ms, kill_ms - SETTLE_MS)
     yield Row("huge", f"{what}: p99 of 50 other records/s", lateness.percentile(99), "ms", detail=lateness.text())
-    yield Row(
-        "huge",
-        f"{what}: from kill -9 and start to the first release",
-        first_from(appended_ms, started_ms) - started_ms,
-        "ms",
-        goal=at_most(RESTART_MS),
-        detail=f"ready after {ready_ms - started_ms} ms",
-    )
-
-
-def _settled_mib(made: router.Router) -> float:
-    workload.sleep_until(workload.now_ms() + SETTLE_MS)
-    return made.resident_bytes() / MIB
+    yield restart("huge", what, appended_ms, started_ms, ready_ms, RESTART_MS)

@@ -5,7 +5,7 @@ from typing import Final
 
 from tests.bench import router, scatter, workload
 from tests.bench.context import Context
-from tests.bench.released import Lateness, TargetReader, first_from, lateness_between
+from tests.bench.released import Lateness, TargetReader, lateness_between, restart
 from tests.bench.results import MIB, Row, at_most
 from tests.bench.router import Router
 
@@ -25,10 +25,10 @@ def large(context: Context) -> Iterator[Row]:
     sizes = context.sizes
     count, spread_ms = sizes.large_records, sizes.large_records * 1_000 // sizes.large_per_s
     with router.running(context.bootstrap, router={"instance_id": "bench"}) as running:
-        empty = _settled_bytes(running)
+        empty = running.settled_bytes(SETTLE_MS)
         due_times_ms, first_ms = _filled(context, running, spread_ms)
         standing = running.standing()
-        full = _settled_bytes(running)
+        full = running.settled_bytes(SETTLE_MS)
         measured_to_ms = first_ms + sizes.large_s * 1_000
         context.say(f"S at {standing.sealed_to:,}; {(full - empty) / MIB:.0f} MiB more than empty; now waiting")
         workload.sleep_until(first_ms - SETTLE_MS)
@@ -38,7 +38,7 @@ def large(context: Context) -> Iterator[Row]:
         running.process.kill()
         started_ms = running.start()
         ready_ms = workload.now_ms()
-        back = _settled_bytes(running)
+        back = running.settled_bytes(SETTLE_MS)
         workload.sleep_until(started_ms + AFTER_RESTART_MS)
         until_ms = workload.now_ms()
         workload.sleep_until(until_ms + SETTLE_MS)
@@ -52,7 +52,7 @@ def large(context: Context) -> Iterator[Row]:
         yield Row("large", f"{what}: memory for each, {name}", each, "B", goal=at_most(MEMORY_BYTES), detail=detail)
     lateness = lateness_between(due_times_ms, appended_ms, first_ms, measured_to_ms)
     yield _late(f"{what}, {sizes.large_per_s / 1000:g} k/s due: p99", lateness)
-    yield _restart(what, appended_ms, started_ms, ready_ms)
+    yield restart("large", what, appended_ms, started_ms, ready_ms, RESTART_MS)
 
 
 def _filled(context: Context, running: Router, spread_ms: int) -> tuple[Sequence[int], int]:
@@ -71,21 +71,5 @@ def _filled(context: Context, running: Router, spread_ms: int) -> tuple[Sequence
     return due_times_ms, first_ms
 
 
-def _settled_bytes(running: Router) -> int:
-    workload.sleep_until(workload.now_ms() + SETTLE_MS)
-    return running.resident_bytes()
-
-
 def _late(what: str, lateness: Lateness) -> Row:
     return Row("large", what, lateness.percentile(99), "ms", goal=at_most(LATE_MS), detail=lateness.text())
-
-
-def _restart(what: str, appended_ms: Sequence[int], started_ms: int, ready_ms: int) -> Row:
-    return Row(
-        "large",
-        f"{what}: from kill -9 and start to the first release",
-        first_from(appended_ms, started_ms) - started_ms,
-        "ms",
-        goal=at_most(RESTART_MS),
-        detail=f"ready after {ready_ms - started_ms} ms",
-    )

@@ -12,7 +12,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from tests.bench import workload
-from tests.bench.results import BenchmarkFailed
+from tests.bench.results import BenchmarkFailed, Row, at_most
 
 # The time to wait after the last due time; a router that needs longer has failed.
 READ_TIMEOUT_S: Final = 60.0
@@ -80,12 +80,19 @@ def lateness_in(due_ms: Sequence[int], appended_ms: Sequence[int], windows: Sequ
     )
 
 
-def first_from(appended_ms: Sequence[int], from_ms: int) -> int:
-    """Return the time of the first release from ``from_ms`` on. Raise BenchmarkFailed if there is none."""
-    after = [append_ms for append_ms in appended_ms if append_ms >= from_ms]
+def restart(benchmark: str, what: str, appended_ms: Sequence[int], started_ms: int, ready_ms: int, most_ms: int) -> Row:
+    """Return the row of a restart after a kill, up to the first release. Raise BenchmarkFailed if there is none."""
+    after = [append_ms for append_ms in appended_ms if append_ms >= started_ms]
     if not after:
         raise BenchmarkFailed("nothing was released after the restart")
-    return min(after)
+    return Row(
+        benchmark,
+        f"{what}: from kill -9 and start to the first release",
+        min(after) - started_ms,
+        "ms",
+        goal=at_most(most_ms),
+        detail=f"ready after {ready_ms - started_ms} ms",
+    )
 
 
 class TargetReader:

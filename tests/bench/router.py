@@ -60,6 +60,11 @@ class Router:
         """Return the memory of the process."""
         return int(psutil.Process(self.process.pid).memory_info().rss)
 
+    def settled_bytes(self, settle_ms: int) -> int:
+        """Return the memory of the process after a time in which it settles."""
+        workload.sleep_until(workload.now_ms() + settle_ms)
+        return self.resident_bytes()
+
     def pending(self) -> int:
         """Return the number of records that are indexed and not released yet, from ``/metrics``."""
         return int(self.metric("delay_router_pending_records"))

@@ -24,9 +24,13 @@ def test_the_same_files_make_the_same_bytes(wheel: Path, tmp_path: Path) -> None
 
 def test_a_build_leaves_the_modules_in_place_alone(tmp_path: Path) -> None:
     """Another process may load them at that moment, as other tests do that run beside these."""
-    modules = {path: path.stat().st_mtime_ns for path in (ROOT / "sidecar" / "kernel").glob("*.so")}
+
+    def modules() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in (ROOT / "sidecar" / "kernel").glob("*.so")}
+
+    before = modules()
     build(tmp_path)
-    assert {path: path.stat().st_mtime_ns for path in modules} == modules
+    assert modules() == before
 
 
 def test_top_level_names(contents: zipfile.Path) -> None:
