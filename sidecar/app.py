@@ -35,6 +35,7 @@ from sidecar.kafka.client import admin as cluster
 from sidecar.kafka.client import clients
 from sidecar.kafka.client.group_view import view_group
 from sidecar.kafka.client.membership import GroupMember, MembershipError
+from sidecar.kafka.doubts.look import Looks
 from sidecar.kafka.reading.handed_over import UNSEEN
 from sidecar.kafka.reading.tail_clients import TailClients
 from sidecar.kafka.writing.lanes import Lanes
@@ -222,6 +223,7 @@ def _serve(
         rates=RateLimits(clock.running_s, threading.Lock()),
         limits=LIMITS,
         tails=TailClients(lambda limits: clients.tail(config, *limits)),
+        looks={each.name: Looks() for each in config.delay_topics},
         lanes=Lanes(config.router.group_id, config.router.lanes, partial(clients.producer, config), clock),
         kernel=kernel,
         tracing=tracing or NO_TRACING,

@@ -18,6 +18,7 @@ from sidecar.engine.ownership.takeover import read_origin
 from sidecar.engine.release.rates import RateLimits
 from sidecar.kafka.client import admin as cluster
 from sidecar.kafka.client import clients
+from sidecar.kafka.doubts.look import Looks
 from sidecar.kafka.reading.tail_clients import TailClients
 from sidecar.kafka.writing.lanes import Lanes
 from sidecar.kafka.writing.target_directory import TargetDirectory
@@ -51,6 +52,7 @@ class RunningWorker(Worker):
             rates=RateLimits(clock.running_s, threading.Lock()),
             limits=limits,
             tails=TailClients(lambda limits: clients.tail(config, *limits)),
+            looks={config.delay_topics[0].name: Looks()},
             lanes=Lanes(config.router.group_id, config.router.lanes, partial(clients.producer, config), clock),
         )
         super().__init__(shared, config.delay_topics[0], 0)
@@ -89,7 +91,7 @@ def origin_of(config: Config) -> Origin:
     """Return the origin from which an owner of partition 0 of the first delay topic would begin."""
     topic = config.delay_topics[0]
     context = PartitionContext(topic, 0, config.router.group_id, Metrics(), SystemClock())
-    standing = KafkaStanding(config, topic, 0, OtherWriters(print, print, print))
+    standing = KafkaStanding(config, topic, 0, OtherWriters(print, print, print), Looks())
     return read_origin(context, standing, config.rules_for(topic))
 
 

@@ -1,11 +1,13 @@
 """Asks the brokers which partitions hold a transaction that they may have forgotten (see :mod:`sidecar.kafka.doubts`).
 
-One look costs one request for metadata and two to each broker. It reads at most one record of each partition that has
-an open transaction: neither the length of the transaction nor the records behind it matter.
+One look costs one request for metadata and two to each broker. Partitions that are taken over together share the
+requests (:mod:`sidecar.kafka.client.together`). A look reads at most one record of each partition that has an open
+transaction: neither the length of the transaction nor the records behind it matter.
 """
 
 import time
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from confluent_kafka import IsolationLevel, KafkaError
@@ -18,7 +20,8 @@ from sidecar.config.model import Config
 from sidecar.engine.ports import Place
 from sidecar.engine.release.aside import Doubt, Doubts, PlaceEnds, doubt_of, open_since
 from sidecar.kafka.client import clients
-from sidecar.kafka.client.admin import MISSING, REQUEST_TIMEOUT_S, LogOffset, offsets
+from sidecar.kafka.client.admin import MISSING, REQUEST_TIMEOUT_S, Described, LogOffset, offsets
+from sidecar.kafka.client.together import Together
 from sidecar.kafka.reading.scan import PartitionScan, ScanError, place_of
 from snapshots.state.state import StoredState
 
@@ -35,14 +38,35 @@ _NOTHING_OF_OURS: Final = MISSING | {KafkaError.TOPIC_AUTHORIZATION_FAILED}
 """The router writes nothing to a topic that is gone, or that it may not describe."""
 
 
-class DoubtFinder:
-    """Asks the brokers about the places of one delay partition."""
+@dataclass(frozen=True)
+class Looks:
+    """The questions that the partitions of one delay topic ask together.
 
-    def __init__(self, config: Config, topic: DelayTopicConfig, partition: int, admin: AdminClient) -> None:
+    ``topics`` are asked about by name. ``leaders`` has the leader of each partition by topic, without keys: all topics
+    of the cluster. ``ends`` are asked about by place.
+    """
+
+    topics: Together[str, Described] = field(default_factory=Together)
+    leaders: Together[str, Mapping[int, int]] = field(default_factory=Together)
+    ends: Together[Place, PlaceEnds | None] = field(default_factory=Together)
+
+
+class DoubtFinder:
+    """Asks the brokers about the places of one delay partition; ``looks`` are shared by those of its delay topic."""
+
+    def __init__(
+        self,
+        config: Config,
+        topic: DelayTopicConfig,
+        partition: int,
+        admin: AdminClient,
+        looks: Looks | None = None,
+    ) -> None:
         self._config = config
         self._topic = topic
         self._partition = partition
         self._admin = admin
+        self._looks = looks or Looks()
 
     def wait_for_state(self) -> None:
         """Wait until the state partition is settled up to its current end.
@@ -75,14 +99,15 @@ class DoubtFinder:
         Raise NotYetError where the snapshots or the backfill partition is among them, or the whole rejected topic.
         """
         topic, partition = self._topic, self._partition
-        leaders = self._leaders()
+        leaders = self._looks.leaders.answers((), lambda _: self._leaders())
         must = [(name, partition) for name in (topic.snapshots, topic.backfill) if partition in leaders.get(name, {})]
         targets = {*_targets_of(self._config, topic, known, leaders), topic.rejected} & leaders.keys()
         places = [(name, each) for name in sorted(targets) for each in leaders[name]]
         places += [(topic.name, partition), (topic.receipts, partition)]
         leaderless = {(name, each): None for name, each in (*must, *places) if leaders.get(name, {}).get(each, 0) < 0}
         asked = [place for place in dict.fromkeys([*must, *places]) if place not in leaderless]
-        doubts = {**leaderless, **self._doubts(asked)}
+        ends = self._looks.ends.answers(asked, self._ends)
+        doubts = {**leaderless, **self._doubts({place: ends[place] for place in asked if place in ends})}
         for place in must:
             if place in doubts:
                 raise self._not_yet(place, doubts[place])
@@ -108,7 +133,7 @@ class DoubtFinder:
                 unknown.append(place)
             elif now.settled < doubt.until_offset:
                 left[place] = doubt._replace(from_offset=now.settled)
-        for place, found in self._doubts(unknown).items():
+        for place, found in self._doubts(self._ends(unknown)).items():
             before = doubts[place]
             if found is not None and before is not None:
                 # Records written since the first look are no reason to wait longer.
@@ -118,8 +143,7 @@ class DoubtFinder:
                 left[place] = found
         return left
 
-    def _doubts(self, places: Collection[Place]) -> dict[Place, Doubt | None]:
-        ends = self._ends(places)
+    def _doubts(self, ends: Mapping[Place, PlaceEnds | None]) -> dict[Place, Doubt | None]:
         opened = {place: each for place, each in ends.items() if each is not None and each.is_open}
         epochs = _first_epochs(
             self._config, {place: range(each.settled, each.written) for place, each in opened.items()}
@@ -128,7 +152,7 @@ class DoubtFinder:
         doubts = {place: doubt for place, doubt in found.items() if doubt is not None}
         return doubts | dict.fromkeys(place for place, each in ends.items() if each is None)
 
-    def _ends(self, places: Collection[Place]) -> dict[Place, PlaceEnds | None]:
+    def _ends(self, places: Iterable[Place]) -> dict[Place, PlaceEnds | None]:
         """Return the ends of each partition, None where it gives no answer; partitions that are gone are left out."""
         wanted = {place: OffsetSpec.latest() for place in places}
         if not wanted:
@@ -137,7 +161,7 @@ class DoubtFinder:
         written = offsets(self._admin, wanted, IsolationLevel.READ_UNCOMMITTED)
         settled = offsets(self._admin, wanted, IsolationLevel.READ_COMMITTED)
         ends: dict[Place, PlaceEnds | None] = {}
-        for place in places:
+        for place in wanted:
             end, stable = written[place], settled[place]
             if isinstance(end, LogOffset) and isinstance(stable, LogOffset):
                 ends[place] = PlaceEnds(min(stable.offset, end.offset), end.offset, stable.leader_epoch)

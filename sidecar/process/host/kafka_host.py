@@ -196,7 +196,7 @@ class KafkaHost:
         """Look at the topics of the partition, and return the port for questions about it."""
         shared, topic, partition = self._shared, self._topic, self._partition
         writers = OtherWriters(self._end_lane, self._claim, self._end_group)
-        standing = KafkaStanding(shared.config, topic, partition, writers)
+        standing = KafkaStanding(shared.config, topic, partition, writers, shared.looks[topic.name])
         self._topics = standing.topics
         self._staged = KafkaStaged(shared.staging, StagedAt(topic.backfill, topic.snapshots, partition))
         self._closing.callback(self._staged.close)

@@ -1,6 +1,6 @@
 """The parts that the workers of a process share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from threading import Event
 
@@ -11,6 +11,7 @@ from sidecar.config.model import Config
 from sidecar.engine.context import NO_TRACING, Tracing
 from sidecar.engine.limits import Limits
 from sidecar.engine.release.rates import RateLimits
+from sidecar.kafka.doubts.look import Looks
 from sidecar.kafka.reading.tail_clients import TailClients
 from sidecar.kafka.writing.lanes import Lanes
 from sidecar.kafka.writing.target_directory import TargetDirectory
@@ -28,7 +29,7 @@ class Shared:
 
     ``still_ours`` asks the group whether this process is still assigned a partition. A worker sets ``topics_doubted``
     after brokers have refused a request: the watch of topics then looks at once for a missing right or topic. An
-    assignment sets it, too: the watch then looks for partitions without an owner.
+    assignment sets it, too: the watch then looks for partitions without an owner. ``looks`` are by delay topic.
     """
 
     config: Config
@@ -44,6 +45,7 @@ class Shared:
     limits: Limits
     lanes: Lanes
     tails: TailClients
+    looks: Mapping[str, Looks]
     policies: Policies = WITHOUT_POLICIES
     kernel: Kernel = PYTHON
     tracing: Tracing = NO_TRACING

@@ -1,10 +1,10 @@
 """The standing of a partition: answers of the cluster to a new owner."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from index.errors import RefusedError
 from index.named.series_in_log import SeriesInLog
@@ -16,9 +16,17 @@ from sidecar.config.model import Config
 from sidecar.engine.ports import Stored
 from sidecar.engine.release.aside import Doubts
 from sidecar.kafka.client import clients
-from sidecar.kafka.client.admin import REQUEST_TIMEOUT_S, TopicFacts, connect, log_range, topic_facts, uncommitted_end
+from sidecar.kafka.client.admin import (
+    REQUEST_TIMEOUT_S,
+    Described,
+    TopicFacts,
+    connect,
+    log_range,
+    topic_facts,
+    uncommitted_end,
+)
 from sidecar.kafka.client.errors import error_of
-from sidecar.kafka.doubts.look import DoubtFinder
+from sidecar.kafka.doubts.look import DoubtFinder, Looks
 from sidecar.kafka.reading.scan import read_settled
 from sidecar.process.host.restoring import read_backfills
 from snapshots.state.lane import LaneName
@@ -51,18 +59,19 @@ class KafkaStanding:
         topic: DelayTopicConfig,
         partition: int,
         writers: OtherWriters,
+        looks: Looks,
     ) -> None:
-        """Look at the topics of the partition.
+        """Look at the topics of the partition, together with the partitions that share ``looks``.
 
         Raise RefusedError with the first missing topic and the way out, or KafkaException if the cluster does not
         answer.
         """
         self._admin = admin = connect(config)
-        self.topics = own_topics(admin, topic, partition)
+        self.topics = own_topics(partial(looks.topics.answers, ask=partial(topic_facts, admin)), topic, partition)
         self._config = config
         self._topic = topic
         self._partition = partition
-        self._finder = DoubtFinder(config, topic, partition, admin)
+        self._finder = DoubtFinder(config, topic, partition, admin, looks)
         self._records: Sequence[Stored] = ()
         self._groups: frozenset[str] = frozenset()
         self.end, self.claim, self.end_group = writers
@@ -159,7 +168,9 @@ class KafkaStanding:
         return self._finder.look(known)
 
 
-def own_topics(admin: AdminClient, topic: DelayTopicConfig, partition: int) -> dict[str, TopicFacts]:
+def own_topics(
+    ask: Callable[[Collection[str]], Mapping[str, Described]], topic: DelayTopicConfig, partition: int
+) -> dict[str, TopicFacts]:
     """Return the facts of the topics that a delay partition needs, by name; the backfill topic may be missing.
 
     Raise RefusedError with the first missing topic or partition and the way out, or KafkaException if the cluster does
@@ -172,7 +183,7 @@ def own_topics(admin: AdminClient, topic: DelayTopicConfig, partition: int) -> d
         topic.receipts: RECEIPTS,
         topic.backfill: BACKFILL,
     }
-    answers = topic_facts(admin, roles)
+    answers = ask(roles)
     found: dict[str, TopicFacts] = {}
     for name, role in roles.items():
         facts = answers[name]

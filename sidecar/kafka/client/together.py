@@ -1,0 +1,72 @@
+"""Asks the cluster once for all workers that ask the same at the same time.
+
+The partitions that a process takes over together ask the same: what their topics are, which brokers lead, and how far
+each partition of a target is written. Each answer names all partitions of the topics. So the cost of a start would grow
+with the square of the number of partitions.
+
+A look answers all questions that were asked before it began, and no others. So an answer is never older than its
+question, as when each worker asks by itself::
+
+    worker 1 ──asks──► ┌─ look ─┐──► its answer
+    worker 2 ──asks──► waits    └─► ┌─ look ─┐──► its answer
+    worker 3 ──asks──────► waits    └────────┘──► its answer
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass, field
+from threading import Event, Lock
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(eq=False)
+class _Look(Generic[K, V]):
+    """A look that has not begun, or its answers, or the error that it ended with."""
+
+    keys: dict[K, None] = field(default_factory=dict)
+    answers: Mapping[K, V] = field(default_factory=dict)
+    error: BaseException | None = None
+    over: Event = field(default_factory=Event)
+
+    def run(self, ask: Callable[[Iterable[K]], Mapping[K, V]]) -> None:
+        try:
+            self.answers = ask(self.keys)
+        except BaseException as error:
+            # The error itself keeps the frames that it has passed, and they keep the client of the worker.
+            self.error = copy(error)
+            raise
+        finally:
+            self.over.set()
+
+
+class Together(Generic[K, V]):
+    """Answers questions about keys; any thread may ask. One look at a time is under way."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._looking = Lock()
+        self._next: _Look[K, V] | None = None
+
+    def answers(self, keys: Iterable[K], ask: Callable[[Iterable[K]], Mapping[K, V]]) -> Mapping[K, V]:
+        """Return the answers about these keys, and about keys that other threads ask about at the same time.
+
+        ``ask`` is called with all of them by the first thread of a look. The other threads wait for it, and for the
+        look before it. If it raises an error, each of these threads raises it.
+        """
+        with self._lock:
+            is_first = self._next is None
+            look = self._next = self._next or _Look()
+            look.keys.update(dict.fromkeys(keys))
+        if is_first:
+            with self._looking:
+                with self._lock:
+                    self._next = None
+                look.run(ask)
+            return look.answers
+        look.over.wait()
+        if look.error is not None:
+            raise copy(look.error)
+        return look.answers
