@@ -26,6 +26,7 @@ from tests.bench.cores import cores
 from tests.bench.growth import growth
 from tests.bench.huge import huge
 from tests.bench.idle import idle
+from tests.bench.isolation import isolation
 from tests.bench.large import large
 from tests.bench.named import NAMED
 from tests.bench.operations import OPERATIONS
@@ -57,6 +58,7 @@ BENCHMARKS: Final[dict[str, Callable[[Context], Iterator[Row]]]] = {
     "idle": idle,
     "partitions": partitions,
     "growth": growth,
+    "isolation": isolation,
     "large": large,
     "huge": huge,
     "retries": retries,
@@ -70,7 +72,7 @@ NEEDS: Final = {
 }
 """The benchmarks whose ratios need another benchmark's figure of the same run."""
 
-ONLY_BY_NAME: Final = frozenset({"growth", "large", "huge", "retries", *OPERATIONS, *NAMED})
+ONLY_BY_NAME: Final = frozenset({"growth", "isolation", "large", "huge", "retries", *OPERATIONS, *NAMED})
 """Benchmarks that take too long to be part of all, or have their own target of make; measured once."""
 
 ROUNDS: Final = 3
@@ -103,7 +105,7 @@ def main(
 
     All are measured in rounds, after the broker has been warmed up; each row is the median, beside the spread.
     Benchmarks that the kernel speeds up are measured with it and without. Only by name, and once: large, huge, growth,
-    retries, operations, named schedules.
+    isolation, retries, operations, named schedules.
 
     Exits with 1 when something could not be measured, or was lost, doubled or early; a missed goal is not an error.
     """

@@ -22,6 +22,7 @@ class Sizes:
     partitions_s: int
     growing: tuple[int, ...]
     growing_s: int
+    isolated_s: int
     overdue_records: int
     overdue_spread_s: int
     dense_per_s: int
@@ -64,6 +65,7 @@ FULL: Final = Sizes(
     partitions_s=20,
     growing=(1, 10, 100, 300),
     growing_s=30,
+    isolated_s=60,
     overdue_records=1_000_000,
     overdue_spread_s=60,
     dense_per_s=20_000,
@@ -106,6 +108,7 @@ QUICK: Final = Sizes(
     partitions_s=5,
     growing=(1, 10),
     growing_s=10,
+    isolated_s=10,
     overdue_records=250_000,
     overdue_spread_s=5,
     dense_per_s=5_000,

@@ -2,7 +2,7 @@
 
 import time
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import sub
 from typing import Any, Final, NamedTuple
 
@@ -97,29 +97,33 @@ def _load(context: Context, count: int, lanes: int) -> Load:
         seconds, per_s = context.sizes.growing_s, PER_PARTITION * count
         warm_ms = workload.now_ms() + LEAD_S * 1_000
         first_ms, records = warm_ms + WARM_S * 1_000, per_s * (WARM_S + seconds)
-        _fill(context, running, [warm_ms, first_ms + seconds * 1_000], count, records)
+        between_ms = [warm_ms, first_ms + seconds * 1_000]
+        fill(context, running.delay_topic, running.target, between_ms, range(count), records)
         workload.sleep_until(first_ms)
         began, used_s = running.metric("delay_router_transactions_total"), _cpu_s(process)
         workload.sleep_until(first_ms + seconds * 1_000)
         commits = (running.metric("delay_router_transactions_total") - began) / seconds
         share = (_cpu_s(process) - used_s) / seconds
         busy = _size(process)
-        lateness = _read(context, running.target, records, first_ms)
+        lateness = read(context, running.target, records, first_ms)
         running.process.kill()
         started_ms = running.start()
         restart_s = (workload.now_ms() - started_ms) / 1_000
     return Load(lateness, commits, share, rest, busy, restart_s)
 
 
-def _fill(context: Context, running: router.Router, between_ms: list[int], count: int, records: int) -> None:
+def fill(
+    context: Context, topic: str, target: str, between_ms: Sequence[int], partitions: Sequence[int], records: int
+) -> None:
+    """Write records to these partitions in turn, with random due times between the first and the second one."""
     producer = workload.ordered_producer(context.bootstrap, workload.FILL_LINGER_MS)
     for number in range(records):
-        headers = workload.headers(context.random.randint(*between_ms), running.target)
-        workload.produce(producer, running.delay_topic, headers, number % count)
+        headers = workload.headers(context.random.randint(*between_ms), target)
+        workload.produce(producer, topic, headers, partitions[number % len(partitions)])
     workload.flush(producer)
 
 
-def _read(context: Context, target: str, expected: int, first_ms: int) -> Lateness:
+def read(context: Context, target: str, expected: int, first_ms: int) -> Lateness:
     """Read the target to its end, and return the lateness of the records due from ``first_ms`` on.
 
     Raise BenchmarkFailed if any record is lost, doubled or early.

@@ -1,0 +1,110 @@
+"""Measures how late the records of other partitions are while one partition of a lane, or its target, is in trouble."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from sidecar.dev.local_kafka import BENCH_JVM, Cluster, cluster
+from tests.bench import growth, router, workload
+from tests.bench.context import Context
+from tests.bench.released import Lateness
+from tests.bench.results import Row
+
+PARTITIONS: Final = 10
+LANES: Final = 2
+PER_S: Final = 50
+"""Records that fall due in each second in each partition."""
+
+LEAD_S: Final = 15
+"""Time from the first write to the first due time."""
+
+WARM_S: Final = 15
+OTHER_PER_S: Final = 2
+"""Records for the second target, which partition 0 has beside its share."""
+
+DAMAGED_S: Final = 15
+"""Time for a router to start that will not be ready, because the state of a partition is damaged."""
+
+OLD_MS: Final = 3_600_000
+APPEND_TIME: Final = workload.APPEND_TIME
+STRICT: Final = {"message.timestamp.before.max.ms": "600000"}
+
+
+class Trouble(NamedTuple):
+    """A trouble: the name of its row, and what is done to partition 0, to the second target, and to its broker."""
+
+    what: str
+    is_damaged: bool = False
+    uses_second: bool = False
+    kills: bool = False
+
+
+TROUBLES: Final = (
+    Trouble("no trouble"),
+    Trouble("a broker refuses records of one partition", uses_second=True),
+    Trouble("the state of one partition is damaged", is_damaged=True),
+    Trouble("a broker is killed", kills=True),
+    Trouble("a broker is killed that alone has a target of one partition", uses_second=True, kills=True),
+)
+
+
+def isolation(context: Context) -> Iterator[Row]:
+    """Measure each trouble on three brokers of its own; lost, doubled or early records end the benchmark."""
+    for trouble in TROUBLES:
+        with cluster(3, own_nodes=True, jvm=BENCH_JVM) as kafka:
+            lateness = _measure(replace(context, bootstrap=kafka.bootstrap), kafka, trouble)
+        name = f"{PARTITIONS} partitions, {LANES} lanes, three brokers: {trouble.what}"
+        for percent in (50, 99, 100):
+            yield Row("isolation", f"{name}: p{percent}", lateness.percentile(percent), "ms")
+
+
+def _measure(context: Context, kafka: Cluster, trouble: Trouble) -> Lateness:
+    out, second = workload.name("out"), workload.name("second")
+    node = kafka.nodes[-1]
+    settings = APPEND_TIME if trouble.kills else STRICT
+    new = [
+        NewTopic(out, 1, 3, config=APPEND_TIME),
+        NewTopic(second, 1, replica_assignment=[[node.node_id]], config=settings),
+    ]
+    for future in AdminClient(workload.QUIET | {"bootstrap.servers": kafka.bootstrap}).create_topics(new).values():
+        future.result(workload.REQUEST_TIMEOUT_S)
+    topic = {"default_target": out, "allowed_targets": [second], "timestamp": "source"}
+    with router.prepared(kafka.bootstrap, PARTITIONS, topic=topic, router={"lanes": LANES}) as running:
+        _start(kafka, running, trouble)
+        seconds = context.sizes.isolated_s
+        served = range(1 if trouble.is_damaged else 0, PARTITIONS)
+        began_ms = workload.now_ms() + LEAD_S * 1_000
+        first_ms = began_ms + WARM_S * 1_000
+        last_ms = first_ms + seconds * 1_000
+        records = len(served) * PER_S * (WARM_S + seconds)
+        growth.fill(context, running.delay_topic, out, [began_ms, last_ms], served, records)
+        if trouble.uses_second:
+            _fill_second(context, running.delay_topic, second, [first_ms, last_ms], seconds * OTHER_PER_S)
+        workload.sleep_until(first_ms)
+        if trouble.kills:
+            node.kill()
+        workload.sleep_until(last_ms)
+        return growth.read(context, out, records, first_ms)
+
+
+def _start(kafka: Cluster, running: router.Router, trouble: Trouble) -> None:
+    if not trouble.is_damaged:
+        running.start()
+        return
+    producer = workload.ordered_producer(kafka.bootstrap, 0)
+    producer.produce(f"{running.delay_topic}.delay-state", b"value", b"no key of a router", 0)
+    workload.flush(producer)
+    running.process.start()
+    time.sleep(DAMAGED_S)
+
+
+def _fill_second(context: Context, delay: str, second: str, between_ms: list[int], records: int) -> None:
+    """Write records of partition 0 for the second target, too old for a target that refuses old ones."""
+    producer = workload.ordered_producer(context.bootstrap, workload.FILL_LINGER_MS)
+    for _ in range(records):
+        headers = workload.headers(context.random.randint(*between_ms), second)
+        producer.produce(delay, workload.VALUE, None, 0, headers=headers, timestamp=workload.now_ms() - OLD_MS)
+    workload.flush(producer)
