@@ -69,7 +69,9 @@ def _measure(context: Context, kafka: Cluster, trouble: Trouble) -> Lateness:
         NewTopic(out, 1, 3, config=APPEND_TIME),
         NewTopic(second, 1, replica_assignment=[[node.node_id]], config=settings),
     ]
-    for future in AdminClient(workload.QUIET | {"bootstrap.servers": kafka.bootstrap}).create_topics(new).values():
+    # The name keeps the client alive: a client that is collected cancels its requests.
+    admin = AdminClient(workload.QUIET | {"bootstrap.servers": kafka.bootstrap})
+    for future in admin.create_topics(new).values():
         future.result(workload.REQUEST_TIMEOUT_S)
     topic = {"default_target": out, "allowed_targets": [second], "timestamp": "source"}
     with router.prepared(kafka.bootstrap, PARTITIONS, topic=topic, router={"lanes": LANES}) as running:
