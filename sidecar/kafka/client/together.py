@@ -13,33 +13,41 @@ question, as when each worker asks by itself::
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from copy import copy
 from dataclasses import dataclass, field
 from threading import Event, Lock
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+
+from sidecar.kafka.client.errors import error_of
 
 K = TypeVar("K")
 V = TypeVar("V")
 
+_FAILED: Final = "a question of several partitions has failed; the log has the error of the partition that asked it"
+
 
 @dataclass(eq=False)
 class _Look(Generic[K, V]):
-    """A look that has not begun, or its answers, or the error that it ended with."""
+    """A look that has not begun, or its answers, or the error that it ended with.
+
+    The exception itself would keep the frames that it has passed, and they keep the client of the worker.
+    """
 
     keys: dict[K, None] = field(default_factory=dict)
-    answers: Mapping[K, V] = field(default_factory=dict)
-    error: BaseException | None = None
+    answers: Mapping[K, V] | None = None
+    error: KafkaError = field(default_factory=lambda: KafkaError(KafkaError._FAIL, _FAILED))
     over: Event = field(default_factory=Event)
 
-    def run(self, ask: Callable[[Iterable[K]], Mapping[K, V]]) -> None:
+    def run(self, ask: Callable[[Iterable[K]], Mapping[K, V]]) -> Mapping[K, V]:
         try:
-            self.answers = ask(self.keys)
-        except BaseException as error:
-            # The error itself keeps the frames that it has passed, and they keep the client of the worker.
-            self.error = copy(error)
+            answers = self.answers = ask(self.keys)
+        except KafkaException as exception:
+            self.error = error_of(exception)
             raise
         finally:
             self.over.set()
+        return answers
 
 
 class Together(Generic[K, V]):
@@ -54,7 +62,7 @@ class Together(Generic[K, V]):
         """Return the answers about these keys, and about keys that other threads ask about at the same time.
 
         ``ask`` is called with all of them by the first thread of a look. The other threads wait for it, and for the
-        look before it. If it raises an error, each of these threads raises it.
+        look before it. If it raises an error, each of them raises a KafkaException.
         """
         with self._lock:
             is_first = self._next is None
@@ -64,9 +72,8 @@ class Together(Generic[K, V]):
             with self._looking:
                 with self._lock:
                     self._next = None
-                look.run(ask)
-            return look.answers
+                return look.run(ask)
         look.over.wait()
-        if look.error is not None:
-            raise copy(look.error)
+        if look.answers is None:
+            raise KafkaException(look.error)
         return look.answers

@@ -21,7 +21,7 @@ class Brokers:
     def __init__(self) -> None:
         self.may_end = threading.Event()
         self.asked: list[set[str]] = []
-        self.error: KafkaError | None = None
+        self.error: Exception | None = None
         self.at_once = 0
 
     def ask(self, keys: Iterable[str]) -> Mapping[str, int]:
@@ -32,7 +32,7 @@ class Brokers:
         assert self.may_end.wait(WITHIN_S)
         self.at_once -= 1
         if self.error is not None:
-            raise KafkaException(self.error)
+            raise self.error
         return dict.fromkeys(keys, number)
 
 
@@ -84,14 +84,22 @@ def test_a_question_asked_after_a_look_began_is_not_answered_by_it(brokers: Brok
 
 
 def test_each_thread_of_a_look_raises_its_error_and_the_next_look_asks_again(brokers: Brokers) -> None:
-    brokers.error = KafkaError(KafkaError._TIMED_OUT, "no answer")
+    brokers.error = KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer"))
     together = Together[str, int]()
     errors = [future.exception() for future in three_questions(together, brokers)]
     assert [error.args[0].str() for error in errors if isinstance(error, KafkaException)] == ["no answer"] * 3
-    # An error that two threads raise would get the frames of both.
-    assert len({id(error) for error in errors}) == 3
+    # An exception that two threads raise would get the frames of both: the second look has two threads.
+    assert errors[1] is not errors[2]
     brokers.error = None
     assert together.answers(["d"], brokers.ask) == {"d": 3}
+
+
+def test_a_defect_is_no_answer_for_the_threads_that_wait(brokers: Brokers) -> None:
+    """An empty answer would say that the places do not exist, so that nothing is in doubt."""
+    brokers.error = ValueError("a defect")
+    of_a, *others = (future.exception() for future in three_questions(Together(), brokers))
+    assert of_a is brokers.error
+    assert sorted(type(each).__name__ for each in others) == ["KafkaException", "ValueError"]
 
 
 def test_no_answer_is_older_than_its_question() -> None:
