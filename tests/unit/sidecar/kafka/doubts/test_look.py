@@ -1,6 +1,8 @@
 """The places that a look finds in doubt, and that remain when it looks again; the test answers for the brokers."""
 
+import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -167,3 +169,32 @@ def test_the_state_is_waited_for_whoever_has_it_open(brokers: Brokers, cluster: 
     brokers.silent.add(STATE)
     with pytest.raises(NotYetError, match="gives no answer"):
         cluster.wait_for_state()
+
+
+def test_partitions_that_look_together_hear_of_their_own_places_alone(
+    brokers: Brokers, cluster: DoubtFinder, known: StoredState
+) -> None:
+    other = ("d.delay-snapshots", 1)
+    brokers.ends |= {("d", 1): SETTLED, ("d.receipts", 1): SETTLED, other: PlaceEnds(5, 9, 3)}
+    brokers.first_epochs = {other: 2}
+    asked: list[set[Place]] = []
+    answer = brokers.offsets
+
+    def offsets(*args: Any) -> dict[Place, LogOffset | KafkaError]:
+        asked.append(set(args[1]))
+        return answer(*args)
+
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as threads:
+        patch.setattr(look, "offsets", offsets)
+        config, topic, admin, looks = cluster._config, cluster._topic, cluster._admin, cluster._looks
+        second = DoubtFinder(config, topic, 1, admin, looks)
+        with looks.ends._looking:
+            found = [threads.submit(each.look, known) for each in (cluster, second)]
+            while looks.ends._next is None or not {SNAPSHOTS, other} <= looks.ends._next.keys.keys():
+                time.sleep(0.001)
+        assert found[0].result() == {}
+        with pytest.raises(NotYetError, match=r"d\.delay-snapshots/1"):
+            found[1].result()
+    # One request for each isolation level, for both partitions.
+    assert len(asked) == 2
+    assert asked[0] == asked[1] >= {SNAPSHOTS, other, OUT, OUT1}
