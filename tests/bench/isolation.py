@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from sidecar.dev.local_kafka import BENCH_JVM, Cluster, cluster
 from tests.bench import growth, router, workload
@@ -29,12 +29,11 @@ DAMAGED_S: Final = 15
 """Time for a router to start that will not be ready, because the state of a partition is damaged."""
 
 OLD_MS: Final = 3_600_000
-APPEND_TIME: Final = workload.APPEND_TIME
 STRICT: Final = {"message.timestamp.before.max.ms": "600000"}
 
 
 class Trouble(NamedTuple):
-    """A trouble: the name of its row, and what is done to partition 0, to the second target, and to its broker."""
+    """A trouble of partition 0, or of the broker that alone has the second target; ``what`` names it in its row."""
 
     what: str
     is_damaged: bool = False
@@ -64,13 +63,12 @@ def isolation(context: Context) -> Iterator[Row]:
 def _measure(context: Context, kafka: Cluster, trouble: Trouble) -> Lateness:
     out, second = workload.name("out"), workload.name("second")
     node = kafka.nodes[-1]
-    settings = APPEND_TIME if trouble.kills else STRICT
+    settings = workload.APPEND_TIME if trouble.kills else STRICT
     new = [
-        NewTopic(out, 1, 3, config=APPEND_TIME),
+        NewTopic(out, 1, 3, config=workload.APPEND_TIME),
         NewTopic(second, 1, replica_assignment=[[node.node_id]], config=settings),
     ]
-    # The name keeps the client alive: a client that is collected cancels its requests.
-    admin = AdminClient(workload.QUIET | {"bootstrap.servers": kafka.bootstrap})
+    admin = workload.admin(kafka.bootstrap)
     for future in admin.create_topics(new).values():
         future.result(workload.REQUEST_TIMEOUT_S)
     topic = {"default_target": out, "allowed_targets": [second], "timestamp": "source"}

@@ -49,14 +49,13 @@ def name(role: str) -> str:
 
 def create(bootstrap: str, topic: str, settings: dict[str, str] | None = None) -> None:
     """Create a topic with one partition, and wait until it can be used."""
-    create_topic(_admin(bootstrap), topic, replication=1, config=settings)
+    create_topic(admin(bootstrap), topic, replication=1, config=settings)
 
 
 def delete(bootstrap: str, topics: Iterable[str]) -> None:
     """Delete topics, so that one benchmark's log does not fill another one's page cache; ignore missing ones."""
-    # The name keeps the client alive: a client that is collected cancels its requests.
-    admin = _admin(bootstrap)
-    for future in admin.delete_topics(list(topics)).values():
+    client = admin(bootstrap)
+    for future in client.delete_topics(list(topics)).values():
         try:
             future.result(REQUEST_TIMEOUT_S)
         except KafkaException as exception:
@@ -65,7 +64,8 @@ def delete(bootstrap: str, topics: Iterable[str]) -> None:
                 raise
 
 
-def _admin(bootstrap: str) -> AdminClient:
+def admin(bootstrap: str) -> AdminClient:
+    """Return an admin client; the caller keeps it for the answers: a client that is collected cancels its requests."""
     return AdminClient(QUIET | {"bootstrap.servers": bootstrap})
 
 

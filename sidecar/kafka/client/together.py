@@ -1,8 +1,8 @@
 """Asks the cluster once for all workers that ask the same at the same time.
 
-The partitions that a process takes over together ask the same: what their topics are, which brokers lead, and how far
-each partition of a target is written. Each answer names all partitions of the topics. So the cost of a start would grow
-with the square of the number of partitions.
+The partitions that a process takes over together ask for the same: the facts of their topics, the leaders of all
+partitions, and the end of each partition of a target. Each answer names all partitions of the topics. So the cost of a
+start would grow with the square of the number of partitions.
 
 A look answers all questions that were asked before it began, and no others. So an answer is never older than its
 question, as when each worker asks by itself::
