@@ -11,7 +11,6 @@ transaction times out.
 
 import os
 import signal
-import sys
 import threading
 import time
 from collections import deque
@@ -65,10 +64,6 @@ from sidecar.process.topic_watch import TopicWatch
 from sidecar.process.workers import Assignment, Workers
 from sidecar.tracing.start import started
 from snapshots.libraries import check_libraries
-
-SWITCH_THREADS_S = 0.001
-"""Time for which a thread that only computes (deciding, encoding, merging) may hold up a thread with due records. The
-default of Python is five times that, and a transaction would wait for it several times."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 EXIT_WITHIN_S = 27.0
@@ -126,7 +121,6 @@ class _Running(ExitStack):
 
 
 def _run(config: Config, lines: LineWriter, kernel: Kernel) -> int:
-    sys.setswitchinterval(SWITCH_THREADS_S)
     stopping = _stopping_on_signals(lines)
     workers, running = Workers(), _Running()
     exit_code, is_told = 1, True

@@ -12,7 +12,7 @@ from sidecar.kernel._deciding cimport ID, MAX_HEADERS, Judge, Seen
 from sidecar.kernel._notations cimport Bytes
 
 # Revision of the arguments and results of this module; choice.py has the same number.
-REVISION = 12
+REVISION = 13
 
 cdef const char *SOMEWHERE = ""
 

@@ -26,7 +26,7 @@ from sidecar.kernel._headers cimport (
 )
 
 # Revision of the arguments and results of this module; choice.py has the same number.
-REVISION = 12
+REVISION = 13
 
 ctypedef Py_ssize_t (*ConsumeFunction)(void *queue, int timeout_ms, Message **messages, size_t count) noexcept nogil
 ctypedef int64_t (*TimestampFunction)(const Message *message, int *kind) noexcept nogil

@@ -22,7 +22,7 @@ from sidecar.kernel._given cimport content_of, number_of, text_of
 from sidecar.kernel._notations cimport Bytes
 
 # Revision of the arguments and results of this module; choice.py has the same number.
-REVISION = 12
+REVISION = 13
 
 ctypedef int (*ProduceFunction)(void *client, ...) noexcept nogil
 ctypedef void *(*HeadersNewFunction)(size_t count) noexcept nogil
@@ -49,6 +49,9 @@ cdef enum:
     # Most bytes of topic and partition; the name of a topic has 249 bytes at most.
     MAX_SOURCE = 300
     MAX_AT_ONCE = 4096
+    # Records that are produced without a release of the interpreter lock: other threads would take it, and the wait for
+    # it takes longer than the records do.
+    FEW = 64
     # Headers that release adds to a record.
     OWN_HEADERS = 6
     # As in index.protocol.schedule.
@@ -193,15 +196,24 @@ cdef class Writer:
         try:
             chunk, held = entries[start:start + min(most, MAX_AT_ONCE)], []
             count = self.gather(chunk, held, modes)
-            with nogil:
-                while done < count:
-                    code = self.write(client, &self.records[done])
-                    if code:
-                        break
-                    done += 1
+            if count <= FEW:
+                done = self.write_all(client, count, &code)
+            else:
+                with nogil:
+                    done = self.write_all(client, count, &code)
         finally:
             self.busy = False
         return start + done, code
+
+    cdef Py_ssize_t write_all(self, void *client, Py_ssize_t count, int *code) noexcept nogil:
+        """Produce the first ``count`` gathered records up to the first that fails, and return their number."""
+        cdef Py_ssize_t done = 0
+        while done < count:
+            code[0] = self.write(client, &self.records[done])
+            if code[0]:
+                break
+            done += 1
+        return done
 
     cdef Py_ssize_t gather(self, list chunk, list held, dict modes) except -1:
         """Take entries up to the first that is not of the common form, and return their number."""

@@ -12,7 +12,7 @@ from libc.stdlib cimport calloc, free, malloc
 from sidecar.kernel._written cimport Written, are_distinct, places_for, put_byte, put_bytes, put_varint, varint_size
 
 # Revision of the arguments and results of this module; choice.py has the same number.
-REVISION = 12
+REVISION = 13
 
 cdef enum:
     # As in snapshots.segments.segment.

@@ -13,7 +13,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 # Revision of the arguments and results of this module; choice.py has the same number.
-REVISION = 12
+REVISION = 13
 
 
 cdef struct Entry:

@@ -24,7 +24,7 @@ cdef extern from "Python.h":
         allocfunc tp_alloc
 
 # Revision of the arguments and results of this module; choice.py has the same number.
-REVISION = 12
+REVISION = 13
 
 cdef enum:
     # As in snapshots.segments.segment.

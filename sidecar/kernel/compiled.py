@@ -7,7 +7,7 @@ from index.errors import ConfigError
 
 SWITCH: Final = "DELAY_ROUTER_KERNEL"
 
-REVISION: Final = 12
+REVISION: Final = 13
 """Revision of the compiled modules that this code calls, raised with each change of their arguments or results."""
 
 

@@ -1,5 +1,6 @@
 """Starts and stops the workers of a process: one for each delay partition that the group assigns to it."""
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,13 @@ from sidecar.process.served_topics import UsableTopics
 STOP_WITHIN_S = 20.0
 """Time for all workers together to stop. With leaving the group it stays below the 30 s that Kubernetes gives."""
 
+SWITCH_THREADS_S = 0.001, 0.005
+"""The least and the longest time for which a thread that only computes (deciding, encoding, merging) may hold up a
+thread with due records. The longest one is the default of Python; a transaction would wait for it several times."""
+
+SWITCH_EACH_S = 0.000_05
+"""The same time for each partition: every thread that waits for the interpreter wakes up after it, to ask again."""
+
 
 class Workers:
     """Starts and stops workers as the group assigns partitions; any thread may call ``statuses``."""
@@ -30,7 +38,9 @@ class Workers:
 
     def start(self, shared: Shared, partitions: Sequence[Partition]) -> None:
         """Start a worker for each partition, and divide the memory among all of them."""
-        shared.budget.partitions = shared.lanes.partitions = len(self._workers) + len(partitions)
+        count = len(self._workers) + len(partitions)
+        shared.budget.partitions = shared.lanes.partitions = count
+        sys.setswitchinterval(switch_threads_s(count))
         for name, number in partitions:
             topic = shared.config.delay_topic(name)
             assert topic is not None, f"assigned {name}, which was not subscribed"
@@ -83,6 +93,12 @@ class Workers:
             if any(_is_another(answers.get(name), topic_id) or name in gone & self._gone for name, topic_id in known):
                 worker.loop.take_over_again()
         self._gone = gone
+
+
+def switch_threads_s(partitions: int) -> float:
+    """Return the switch interval of the interpreter for a number of partitions, in seconds."""
+    least_s, longest_s = SWITCH_THREADS_S
+    return min(max(SWITCH_EACH_S * partitions, least_s), longest_s)
 
 
 def _is_another(answer: Described, topic_id: str) -> bool:

@@ -7,6 +7,7 @@ A transaction that one producer alone has begun in its epoch is not torn any mor
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from enum import Enum
 from functools import partial
 from typing import NamedTuple
@@ -49,7 +50,8 @@ class KafkaTransactions:
 
     ``writer`` writes with the producer of ``lane``. ``compresses`` says that batches are compressed, so that the size
     of a record does not tell the size of its batch. ``on_trouble`` is called when the partition holds up the others of
-    its lane: brokers refuse its records, or a part of it cannot be written.
+    its lane: brokers refuse its records, or a part of it cannot be written. ``waiting`` is entered while the worker
+    waits for a commit or for trials.
     """
 
     def __init__(
@@ -60,12 +62,14 @@ class KafkaTransactions:
         *,
         compresses: bool,
         on_trouble: Callable[[], None] = lambda: None,
+        waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._lane = lane
         self._writer = writer
         self._clock = clock
         self._producer = writer.producer
         self._on_trouble = on_trouble
+        self._waiting = waiting
         self._compresses = compresses
         self._crowded: dict[str, int] = {}
         self._tells_which = False
@@ -73,7 +77,8 @@ class KafkaTransactions:
     def commit(self, transaction: Transaction) -> Result:
         """Write and commit the transaction; on return it is aborted if the outcome is REFUSED or ABORTED."""
         try:
-            return self._lane.commit(partial(self._write, transaction), partial(_size_bytes, transaction))
+            with self._waiting():
+                return self._lane.commit(partial(self._write, transaction), partial(_size_bytes, transaction))
         except Exception:
             self._on_trouble()
             raise
@@ -95,7 +100,7 @@ class KafkaTransactions:
         """
         self._on_trouble()
         written = [*self._written(transaction, placed={})]
-        with cluster_errors(), self._lane.alone() as producer:
+        with self._waiting(), cluster_errors(), self._lane.alone() as producer:
             findings = find_refused(
                 producer,
                 _suspects(written),

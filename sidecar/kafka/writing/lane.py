@@ -49,6 +49,9 @@ _FAILED: Final = "a commit of several partitions has failed; the log has the err
 _ENDS_LANE: Final = frozenset({Outcome.UNKNOWN, Outcome.FENCED})
 
 
+SERVE_EVERY_S: Final = 0.05
+"""The time between two looks at the log lines of an idle producer, for all partitions of a lane."""
+
 _ALONE_BYTES: Final = MAX_BATCH_BYTES + 1
 """The size of a turn that shares the producer with no part."""
 
@@ -85,7 +88,7 @@ class Lane:
         self._lock = Lock()
         self._is_busy = False
         self._waiting: list[_Turn] = []
-        self._open_again_s = 0.0
+        self._open_again_s = self._serve_s = 0.0
         self._end: Result | None = None
 
     @property
@@ -120,7 +123,11 @@ class Lane:
                 raise
 
     def serve(self) -> None:
-        """Let the producer hand over its log lines; raise the error by which the lane has ended."""
+        """Let the producer hand over its log lines if it is time; raise the error by which the lane has ended."""
+        now_s = time.monotonic()
+        if self._end is None and now_s < self._serve_s:
+            return
+        self._serve_s = now_s + SERVE_EVERY_S
         with self._lock:
             if self._is_busy:
                 # The commit that is under way serves the producer.

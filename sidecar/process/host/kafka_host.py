@@ -53,6 +53,7 @@ from sidecar.process.host.restoring import look_at_backfills
 from sidecar.process.host.shared import Shared
 from sidecar.process.host.staging import StagedAt, Staging
 from sidecar.process.host.standing import KafkaStanding, OtherWriters
+from sidecar.process.host.turnstile import Visitor
 from sidecar.zones import zone_of
 from snapshots.segments.codec import SegmentCodec
 from snapshots.state.claim import claim_key, encode_claim
@@ -110,9 +111,12 @@ class JoinedLane:
 class KafkaHost:
     """The ports of one ownership; used by one loop only, which closes them in every case."""
 
-    def __init__(self, shared: Shared, context: PartitionContext, on_throttle: clients.OnThrottle) -> None:
+    def __init__(
+        self, shared: Shared, context: PartitionContext, visitor: Visitor, on_throttle: clients.OnThrottle
+    ) -> None:
         config = shared.config
         self._shared = shared
+        self._visitor = visitor
         self.context = context
         self._topic = topic = context.topic
         self._partition = context.partition
@@ -254,7 +258,14 @@ class KafkaHost:
         shared, topic, partition = self._shared, self._topic, self._partition
         stripped = origin.history.in_force.stripped
         writer = PartitionWriter(lane.producer, topic, partition, stripped, origin.delay_topic_id, shared.kernel)
-        return KafkaTransactions(lane, writer, shared.clock, compresses=self.compresses, on_trouble=self._set_apart)
+        return KafkaTransactions(
+            lane,
+            writer,
+            shared.clock,
+            compresses=self.compresses,
+            on_trouble=self._set_apart,
+            waiting=self._visitor.outside,
+        )
 
     def _set_apart(self) -> None:
         self._shared.lanes.set_apart(self.context.place)
@@ -283,7 +294,7 @@ class KafkaHost:
                 self._shared.kernel,
             )
         name = f"{topic.name}/{self._partition}"
-        ahead = ReadAhead(fetching, deciding, budget, lambda: not ledger.replaying, name)
+        ahead = ReadAhead(fetching, deciding, budget, lambda: not ledger.replaying, self._visitor, name)
         ahead.start()
         return Intake(ahead, ledger, budget, places, self._shared.clock)
 
@@ -294,7 +305,8 @@ class KafkaHost:
 
     def read_again(self, offsets: Sequence[int]) -> dict[int, Record | None]:
         """Read records of the delay partition one by one."""
-        return self._reader.read(self._topic.name, self._partition, offsets)
+        with self._visitor.outside():
+            return self._reader.read(self._topic.name, self._partition, offsets)
 
     def upkeep(self, ledger: PartitionLedger, gate: Gate) -> Upkeep:
         """Return the upkeep of the partition; it uses the admin client of the process."""
@@ -320,4 +332,5 @@ class KafkaHost:
 
     def close(self) -> None:
         """Throw the clients away, the last one first; each is closed even if the close of another one fails."""
+        self._visitor.leave()
         self._closing.close()

@@ -11,6 +11,7 @@ from sidecar.engine.intake.decided import Decided
 from sidecar.engine.intake.deciding import Deciding
 from sidecar.kafka.reading.fetching import Fetching
 from sidecar.process.host.budget import PayloadBudget
+from sidecar.process.host.turnstile import Visitor
 
 FETCH_RECORDS: Final = 2_500
 """Most records decided at once: deciding them takes some 10 ms."""
@@ -39,7 +40,8 @@ partitions are being sealed."""
 class ReadAhead:
     """Owns the ``fetching`` of one delay partition; one other thread takes the decided fetches.
 
-    ``needs_room`` says whether reading pauses while memory is full: releases continue and make room.
+    ``needs_room`` says whether reading pauses while memory is full: releases continue and make room. ``visitor`` is the
+    other thread: it leaves the turnstile while it waits for a fetch, and is inside afterwards.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class ReadAhead:
         deciding: Deciding,
         budget: PayloadBudget,
         needs_room: Callable[[], bool],
+        visitor: Visitor,
         name: str,
     ) -> None:
         self.log_end = 0
@@ -57,6 +60,7 @@ class ReadAhead:
         self._deciding = deciding
         self._budget = budget
         self._needs_room = needs_room
+        self._visitor = visitor
         self._stopping = threading.Event()
         self._taken = threading.Event()
         self._decided: queue.Queue[Decided] = queue.Queue(FETCHES_AHEAD)
@@ -73,10 +77,14 @@ class ReadAhead:
 
     def next(self, wait_s: float) -> Decided | None:
         """Return the next decided fetch, waiting at most ``wait_s`` for it; raise an error of the thread here."""
+        if wait_s > 0:
+            self._visitor.leave()
         try:
             decided = self._decided.get(block=wait_s > 0, timeout=wait_s)
         except queue.Empty:
             return None
+        finally:
+            self._visitor.enter()
         self._taken.set()
         if decided.failed is not None:
             raise decided.failed

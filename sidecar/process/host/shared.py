@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from threading import Event
+from threading import Event, Lock
 
 from confluent_kafka.admin import AdminClient
 
@@ -50,3 +50,4 @@ class Shared:
     kernel: Kernel = PYTHON
     tracing: Tracing = NO_TRACING
     topics_doubted: Event = field(default_factory=Event)
+    turnstile: Lock = field(default_factory=Lock)

@@ -21,6 +21,7 @@ from sidecar.kafka.client.throttling import Throttling
 from sidecar.policies.table import is_drained
 from sidecar.process.host.kafka_host import KafkaHost
 from sidecar.process.host.shared import Shared
+from sidecar.process.host.turnstile import Visitor, VisitorClock
 
 
 class Worker(threading.Thread):
@@ -30,8 +31,10 @@ class Worker(threading.Thread):
         super().__init__(name=f"{topic.name}/{partition}", daemon=True)
         self._shared = shared
         router = shared.config.router
+        self._visitor = Visitor(shared.turnstile)
+        clock = VisitorClock(shared.clock, self._visitor)
         self._context = PartitionContext(
-            topic, partition, router.group_id, shared.metrics, shared.clock, shared.tracing, shared.limits
+            topic, partition, router.group_id, shared.metrics, clock, shared.tracing, shared.limits
         )
         self._stopping = threading.Event()
         self.is_stopping = self._stopping.is_set
@@ -84,7 +87,7 @@ class Worker(threading.Thread):
 
     def host(self) -> KafkaHost:
         """Make the clients of one ownership."""
-        return KafkaHost(self._shared, self._context, self._throttling.note)
+        return KafkaHost(self._shared, self._context, self._visitor, self._throttling.note)
 
     def errors(self) -> AbstractContextManager[None]:
         """Raise a KafkaException as a ClusterError within this context."""

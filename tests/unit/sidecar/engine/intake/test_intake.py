@@ -3,6 +3,7 @@
 import queue
 import time
 from collections.abc import Iterable
+from threading import Lock
 from typing import cast
 
 import pytest
@@ -25,6 +26,7 @@ from sidecar.kafka.reading.fetching import Fetching
 from sidecar.kafka.reading.tails import Fetch
 from sidecar.process.host.budget import PayloadBudget
 from sidecar.process.host.read_ahead import ReadAhead
+from sidecar.process.host.turnstile import Visitor
 from tests.support.fetches import NOW_MS, RULES, Given, fetched
 from tests.support.hand_clock import HandClock
 from tests.support.places import NothingStored
@@ -63,7 +65,7 @@ def tail() -> Tail:
 def made(tail: Tail, ledger: PartitionLedger, *, budget: PayloadBudget | None = None) -> Intake:
     budget = budget or PayloadBudget(1 << 30)
     deciding = Deciding(RuleHistory.beginning(0, RULES), budget, now_ms=lambda: NOW_MS, soon_ms=1_000)
-    ahead = ReadAhead(cast("Fetching", tail), deciding, budget, lambda: not ledger.replaying, "d/0")
+    ahead = ReadAhead(cast("Fetching", tail), deciding, budget, lambda: not ledger.replaying, Visitor(Lock()), "d/0")
     ahead.start()
     return Intake(ahead, ledger, budget, NothingStored(), SystemClock())
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from threading import Lock
 from typing import Any, cast
 
 from index.partition.partition import PartitionIndex
@@ -21,6 +22,7 @@ from sidecar.kafka.reading.tails import Fetch
 from sidecar.metrics import Metrics
 from sidecar.process.host.budget import PayloadBudget
 from sidecar.process.host.read_ahead import ReadAhead
+from sidecar.process.host.turnstile import Visitor
 from tests.support.fetches import NOW_MS, RULES, Given, fetched
 from tests.support.hand_clock import HandClock
 from tests.support.places import NothingStored
@@ -71,7 +73,7 @@ def made(
     def read_on(ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: IdPlaces) -> Intake:
         deciding = Deciding(history, budget, now_ms=clock.now_ms, soon_ms=1_000, until_offset=until_offset)
         fetching = cast("Fetching", _Reading(log, ledger.indexed_to))
-        ahead = ReadAhead(fetching, deciding, budget, lambda: not ledger.replaying, "d/0")
+        ahead = ReadAhead(fetching, deciding, budget, lambda: not ledger.replaying, Visitor(Lock()), "d/0")
         ahead.start()
         return Intake(ahead, ledger, budget, places, clock)
 

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from index.errors import ClusterError, ConnectionLostError
 from sidecar.engine.release.transaction import MAX_BATCH_BYTES, SETTLE_S, Outcome, Result
 from sidecar.kafka.client.connections import RenewableProducer
-from sidecar.kafka.writing.lane import Finish, Lane
+from sidecar.kafka.writing.lane import SERVE_EVERY_S, Finish, Lane
 
 WITHIN_S = 5.0
 REFUSED = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "too large", txn_requires_abort=True)
@@ -165,6 +165,18 @@ def test_a_fenced_lane_ends_for_all_its_partitions() -> None:
     assert lane.has_ended
     assert commit(lane, broker, "e").outcome is Outcome.FENCED
     assert broker.committed == [["a"]]
+
+
+def test_the_producer_is_served_once_for_many_partitions() -> None:
+    broker = Broker()
+    lane = lane_with(broker)
+    lane.serve()
+    # It is asked again only after a while.
+    broker.lost = ConnectionLostError("cut", 0.1)
+    lane.serve()
+    time.sleep(SERVE_EVERY_S)
+    with pytest.raises(ConnectionLostError, match="cut"):
+        lane.serve()
 
 
 def test_a_lost_connection_ends_the_lane_before_the_next_transaction() -> None:

@@ -1,6 +1,7 @@
 """Reading ahead pauses while there is little memory, before payloads would have to be left in the delay topic."""
 
 import threading
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -9,6 +10,7 @@ from sidecar.engine.intake.decided import Decided
 from sidecar.process.host import read_ahead
 from sidecar.process.host.budget import PayloadBudget
 from sidecar.process.host.read_ahead import ReadAhead
+from sidecar.process.host.turnstile import Visitor
 
 MAX_BYTES = 1_600
 WAIT_S = 10.0
@@ -39,11 +41,16 @@ class Decides:
         return Decided(steps=[[]])
 
 
+def reading(fetches: Fetches, budget: PayloadBudget, needs_room: Callable[[], bool]) -> ReadAhead:
+    visitor = Visitor(threading.Lock())
+    return ReadAhead(cast("Any", fetches), cast("Any", Decides()), budget, needs_room, visitor, "delays/0")
+
+
 def test_what_never_leaves_does_not_hold_up_the_others_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_ahead, "FULL_FOR_S", 0.01)
     budget, fetches = PayloadBudget(MAX_BYTES), Fetches()
     budget.take(MAX_BYTES)
-    ahead = ReadAhead(cast("Any", fetches), cast("Any", Decides()), budget, lambda: True, "delays/0")
+    ahead = reading(fetches, budget, lambda: True)
     ahead.start()
     try:
         assert fetches.asked.acquire(timeout=WAIT_S)
@@ -68,7 +75,7 @@ def test_it_waits_for_room_while_others_give_memory_back(monkeypatch: pytest.Mon
     asked = threading.Semaphore(0)
     monkeypatch.setattr(read_ahead, "WAIT_S", 0.001)
     monkeypatch.setattr("sidecar.process.host.read_ahead.time.monotonic", lambda: now_s)
-    ahead = ReadAhead(cast("Any", fetches), cast("Any", Decides()), budget, needs, "delays/0")
+    ahead = reading(fetches, budget, needs)
     ahead.start()
     try:
         for _ in range(20):
@@ -87,7 +94,7 @@ def test_it_reads_nothing_when_memory_is_nearly_used_up(needs_room: bool) -> Non
         return needs_room
 
     budget.take(MAX_BYTES - 100)
-    ahead = ReadAhead(cast("Any", fetches), cast("Any", Decides()), budget, needs, "delays/0")
+    ahead = reading(fetches, budget, needs)
     ahead.start()
     try:
         # At the second question, it has acted on the first answer.

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from random import Random
+from threading import Lock
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -49,6 +50,7 @@ class Play:
             policies=SimpleNamespace(table=None),
             still_ours=self._still_ours,
             topics_doubted=SimpleNamespace(set=lambda: None),
+            turnstile=Lock(),
         )
         self.worker = Worker(cast("Shared", shared), DelayTopicConfig(name="d", default_target="out"), 0)
         tell = self.worker.loop.told.tell
