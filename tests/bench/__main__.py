@@ -24,6 +24,7 @@ from tests.bench.ceiling import ceiling, raw_consume, warm_up
 from tests.bench.context import FULL, QUICK, Context
 from tests.bench.cores import cores
 from tests.bench.growth import growth
+from tests.bench.horizons import horizons
 from tests.bench.huge import huge
 from tests.bench.idle import idle
 from tests.bench.isolation import isolation
@@ -59,6 +60,7 @@ BENCHMARKS: Final[dict[str, Callable[[Context], Iterator[Row]]]] = {
     "partitions": partitions,
     "growth": growth,
     "isolation": isolation,
+    "horizons": horizons,
     "large": large,
     "huge": huge,
     "retries": retries,
@@ -72,7 +74,7 @@ NEEDS: Final = {
 }
 """The benchmarks whose ratios need another benchmark's figure of the same run."""
 
-ONLY_BY_NAME: Final = frozenset({"growth", "isolation", "large", "huge", "retries", *OPERATIONS, *NAMED})
+ONLY_BY_NAME: Final = frozenset({"growth", "isolation", "horizons", "large", "huge", "retries", *OPERATIONS, *NAMED})
 """Benchmarks that take too long to be part of all, or have their own target of make; measured once."""
 
 ROUNDS: Final = 3
@@ -105,7 +107,7 @@ def main(
 
     All are measured in rounds, after the broker has been warmed up; each row is the median, beside the spread.
     Benchmarks that the kernel speeds up are measured with it and without. Only by name, and once: large, huge, growth,
-    isolation, retries, operations, named schedules.
+    isolation, horizons, retries, operations, named schedules.
 
     Exits with 1 when something could not be measured, or was lost, doubled or early; a missed goal is not an error.
     """

@@ -23,6 +23,7 @@ class Sizes:
     growing: tuple[int, ...]
     growing_s: int
     isolated_s: int
+    horizons_s: int
     overdue_records: int
     overdue_spread_s: int
     dense_per_s: int
@@ -66,6 +67,7 @@ FULL: Final = Sizes(
     growing=(1, 10, 100, 300),
     growing_s=30,
     isolated_s=60,
+    horizons_s=60,
     overdue_records=1_000_000,
     overdue_spread_s=60,
     dense_per_s=20_000,
@@ -109,6 +111,7 @@ QUICK: Final = Sizes(
     growing=(1, 10),
     growing_s=10,
     isolated_s=10,
+    horizons_s=15,
     overdue_records=250_000,
     overdue_spread_s=5,
     dense_per_s=5_000,
