@@ -1,6 +1,7 @@
 """Tests of the table of pending records, beside a running router, against the records in the topics."""
 
 import json
+import time
 from base64 import b64decode
 from pathlib import Path
 from random import Random
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
+from sidecar.engine.ownership.rounds import IDLE_WAIT_S
 from snapshots.segments.manifest import decode_manifest
 from spark_backfill.build import index_job
 from spark_backfill.build.index_job import Options
@@ -120,8 +122,7 @@ def test_beside_a_running_router_it_is_what_was_sent_and_neither_left_nor_cancel
     with stage.router(policies_topic=policies) as router:
         router.start_and_wait()
         wait_until(lambda: all(staged(stage, delay, each) == ([], []) for each in range(PARTITIONS)), "adopted", 60)
-        paused = router.command("pause", "--target", gated)
-        assert paused.returncode == 0, paused.stderr
+        pause(router, gated)
         post(stage, delay, rng, 150, 150, began_ms)
         for number in range(30):
             soon: Header = ("deliver-at", b"%d" % (now_ms() + rng.randrange(500)))
@@ -214,6 +215,15 @@ def into_a_database(stage: Stage, delay: str, folder: Path, spark: SparkSession)
     assert len(stored()) == 2 * len(found)
     export(stage, folder, delay, *of_database, "--mode", "overwrite")
     assert "value" not in spark.read.format("jdbc").options(url=url, dbtable="pending").load().columns
+
+
+def pause(router: RouterProcess, target: str) -> None:
+    """Pause a target, and wait until every partition of the router follows."""
+    paused = router.command("pause", "--target", target)
+    assert paused.returncode == 0, paused.stderr
+    wait_until(lambda: router.events("policy_changed") != [], "the router knows of the pause")
+    # A round that waits for records follows only after its wait.
+    time.sleep(2 * IDLE_WAIT_S)
 
 
 def held(stage: Stage, delay: str) -> int:
