@@ -17,7 +17,7 @@ SOONEST_MS: Final = 10 * 60_000
 
 PER_S: Final = 1_000
 TOPIC: Final = {"seal_age": "1s", "max_delay": "31d"}
-"""A seal a second in place of one a minute, so that a minute has as many seals as an hour."""
+"""A seal a second in place of one a minute, so that a minute has about as many seals as an hour."""
 
 SETTLE_S: Final = 5
 MOST_REWRITES: Final = 8
@@ -33,7 +33,7 @@ def horizons(context: Context) -> Iterator[Row]:
             indexed = running.metric("delay_router_records_indexed_total")
             rewrites = running.metric("delay_router_entries_merged_total") / indexed
             buckets = running.metric("delay_router_buckets")
-        detail = f"{indexed:.0f} records in {context.sizes.horizons_s} seals"
+        detail = f"{indexed:.0f} records in {context.sizes.horizons_s} s"
         what = f"delays of up to {name}, a seal a second"
         yield Row(
             "horizons", f"{what}: rewrites of a record", rewrites, "x", goal=at_most(MOST_REWRITES), detail=detail
