@@ -19,9 +19,12 @@ from sidecar.process.served_topics import UsableTopics
 STOP_WITHIN_S = 20.0
 """Time for all workers together to stop. With leaving the group it stays below the 30 s that Kubernetes gives."""
 
-SWITCH_THREADS_S = 0.001, 0.005
-"""The least and the longest time for which a thread that only computes (deciding, encoding, merging) may hold up a
-thread with due records. The longest one is the default of Python; a transaction would wait for it several times."""
+SHORTEST_SWITCH_S = 0.001
+"""Time for which a thread that only computes (deciding, encoding, merging) may hold up a thread with due records, while
+there are few partitions: a transaction waits for it several times."""
+
+LONGEST_SWITCH_S = 0.005
+"""The same time with many partitions, the default of Python."""
 
 SWITCH_EACH_S = 0.000_05
 """The same time for each partition: every thread that waits for the interpreter wakes up after it, to ask again."""
@@ -97,8 +100,7 @@ class Workers:
 
 def switch_threads_s(partitions: int) -> float:
     """Return the switch interval of the interpreter for a number of partitions, in seconds."""
-    least_s, longest_s = SWITCH_THREADS_S
-    return min(max(SWITCH_EACH_S * partitions, least_s), longest_s)
+    return min(max(SWITCH_EACH_S * partitions, SHORTEST_SWITCH_S), LONGEST_SWITCH_S)
 
 
 def _is_another(answer: Described, topic_id: str) -> bool:

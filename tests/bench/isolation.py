@@ -33,9 +33,9 @@ STRICT: Final = {"message.timestamp.before.max.ms": "600000"}
 
 
 class Trouble(NamedTuple):
-    """A trouble of partition 0, or of the broker that alone has the second target; ``what`` names it in its row."""
+    """A trouble of partition 0, or of the broker that alone has the second target; its row has the ``name``."""
 
-    what: str
+    name: str
     is_damaged: bool = False
     uses_second: bool = False
     kills: bool = False
@@ -55,7 +55,7 @@ def isolation(context: Context) -> Iterator[Row]:
     for trouble in TROUBLES:
         with cluster(3, own_nodes=True, jvm=BENCH_JVM) as kafka:
             lateness = _measure(replace(context, bootstrap=kafka.bootstrap), kafka, trouble)
-        name = f"{PARTITIONS} partitions, {LANES} lanes, three brokers: {trouble.what}"
+        name = f"{PARTITIONS} partitions, {LANES} lanes, three brokers: {trouble.name}"
         for percent in (50, 99, 100):
             yield Row("isolation", f"{name}: p{percent}", lateness.percentile(percent), "ms")
 

@@ -48,7 +48,6 @@ _FAILED: Final = "a commit of several partitions has failed; the log has the err
 
 _ENDS_LANE: Final = frozenset({Outcome.UNKNOWN, Outcome.FENCED})
 
-
 SERVE_EVERY_S: Final = 0.05
 """The time between two looks at the log lines of an idle producer, for all partitions of a lane."""
 

@@ -29,6 +29,14 @@ class OtherWorker:
         assert not self._thread.is_alive()
 
 
+def one_inside() -> tuple[threading.Lock, Visitor]:
+    """Return a turnstile, and the worker inside."""
+    lock = threading.Lock()
+    visitor = Visitor(lock)
+    visitor.enter()
+    return lock, visitor
+
+
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers wait for as long as the one inside stays."""
@@ -37,9 +45,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("patient")
 def test_a_worker_enters_when_the_other_one_leaves() -> None:
-    lock = threading.Lock()
-    mine = Visitor(lock)
-    mine.enter()
+    lock, mine = one_inside()
     other = OtherWorker(lock)
     assert not other.entered.wait(0.05)
     mine.leave()
@@ -49,9 +55,7 @@ def test_a_worker_enters_when_the_other_one_leaves() -> None:
 
 @pytest.mark.usefixtures("patient")
 def test_a_worker_that_waits_for_a_commit_lets_the_next_one_in_and_enters_behind_it() -> None:
-    lock = threading.Lock()
-    mine = Visitor(lock)
-    mine.enter()
+    lock, mine = one_inside()
     other = OtherWorker(lock)
     with mine.outside():
         assert other.entered.wait(EVER_S)
@@ -70,9 +74,7 @@ def test_a_worker_that_has_not_entered_stays_outside_after_a_wait() -> None:
 
 
 def test_a_worker_that_stays_inside_does_not_hold_up_the_others() -> None:
-    lock = threading.Lock()
-    mine = Visitor(lock)
-    mine.enter()
+    lock, mine = one_inside()
     other = OtherWorker(lock)
     assert other.entered.wait(EVER_S)
     other.join()
@@ -84,9 +86,7 @@ def test_a_worker_that_stays_inside_does_not_hold_up_the_others() -> None:
 
 
 def test_a_worker_leaves_while_it_sleeps() -> None:
-    lock = threading.Lock()
-    mine = Visitor(lock)
-    mine.enter()
+    lock, mine = one_inside()
     locked_asleep: list[bool] = []
 
     class Clock(SystemClock):
