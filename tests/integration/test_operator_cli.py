@@ -140,7 +140,6 @@ def test_pause_resume_drain_and_undrain(desk: Desk) -> None:
 
         desk.run(router, "pause", "--target", other, "--reason", "it is moved")
         wait_until(lambda: router.events("policy_changed") != [], "the router knows")
-        time.sleep(0.5)
         stage.send(delay, ("deliver-to", other.encode()))
         wait_until(lambda: desk.json(router, "status")["topics"][0]["partitions"][0]["held"] == 1, "one is held")
         wait_until(lambda: desk.json(router, "pending", delay)["by_target"] == {out: 1, other: 1}, "it is counted")

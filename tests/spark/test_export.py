@@ -1,7 +1,6 @@
 """Tests of the table of pending records, beside a running router, against the records in the topics."""
 
 import json
-import time
 from base64 import b64decode
 from pathlib import Path
 from random import Random
@@ -12,7 +11,6 @@ from click.testing import CliRunner
 from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
-from sidecar.engine.ownership.rounds import IDLE_WAIT_S
 from snapshots.segments.manifest import decode_manifest
 from spark_backfill.build import index_job
 from spark_backfill.build.index_job import Options
@@ -218,12 +216,10 @@ def into_a_database(stage: Stage, delay: str, folder: Path, spark: SparkSession)
 
 
 def pause(router: RouterProcess, target: str) -> None:
-    """Pause a target, and wait until every partition of the router follows."""
+    """Pause a target, and wait until the router knows of it."""
     paused = router.command("pause", "--target", target)
     assert paused.returncode == 0, paused.stderr
     wait_until(lambda: router.events("policy_changed") != [], "the router knows of the pause")
-    # A round that waits for records follows only after its wait.
-    time.sleep(2 * IDLE_WAIT_S)
 
 
 def held(stage: Stage, delay: str) -> int:

@@ -76,9 +76,10 @@ class Rounds:
 
     def once(self) -> None:
         """Do one round; raise ClusterError if the partition has to be taken over again."""
+        self._index(self._wait_s())
+        # Behind the wait: a record that came within it must not leave by policies that have changed meanwhile.
         with self._asking():
             self._owned.follow_policies()
-        self._index(self._wait_s())
         self._owned.load(self._now_ms())
         running_s, now_ms = self._clock.running_s(), self._now_ms()
         is_open = running_s >= self._open_again_s

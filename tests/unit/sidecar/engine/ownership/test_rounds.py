@@ -69,6 +69,7 @@ class Owned:
         self.lateness: list[tuple[Sequence[int], int]] = []
         self.bad: list[BadBatch] = []
 
+        self.pauses_meanwhile = False
         self.settings = SimpleNamespace(paused=False, tick_ms=int(TICK_S * 1_000))
         self.is_loading = self.is_busy = self.wants_commit = self.intake_pauses = False
         self.gate = SimpleNamespace(
@@ -87,7 +88,8 @@ class Owned:
         self.attempts = AttemptCounter(clock)
 
     def follow_policies(self) -> None:
-        pass
+        if self.pauses_meanwhile and self.waits:
+            self.settings.paused = True
 
     def load(self, _now_ms: int) -> None:
         pass
@@ -194,6 +196,13 @@ def test_a_transaction_begins_when_a_record_is_due_or_owed_and_not_before(scene:
     scene.clock.go_on(SETTLE_S)
     assert not scene.round()
     scene.clock.go_on(1.0)
+    assert scene.round()
+
+
+def test_a_record_that_comes_while_the_topic_is_paused_stays(scene: Scene) -> None:
+    scene.owned.due_ms, scene.owned.pauses_meanwhile = NOW_MS - 1, True
+    assert not scene.round(), "the pause came while the round waited for records"
+    scene.owned.pauses_meanwhile = scene.owned.settings.paused = False
     assert scene.round()
 
 
