@@ -73,6 +73,17 @@ class ConnectionLostError(DelayRouterError):
         self.since_commit_s = since_commit_s
 
 
+def forget_frames(error: BaseException) -> None:
+    """Let go of the frames that an error and its causes have passed, and so of the objects in their variables.
+
+    An error that is stored to be raised later, and the frames that it has passed, refer to each other.
+    """
+    passed: BaseException | None = error
+    while passed is not None:
+        passed.__traceback__ = None
+        passed = passed.__cause__ or passed.__context__
+
+
 def changed_on_disk(place: str, why: str) -> str:
     """Describe a batch that fails its checksum on every read, and the first remedy; ``place`` is TOPIC/PARTITION."""
     return (

@@ -47,7 +47,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
-from index.errors import ClusterError, ClusterTrouble, ConnectionLostError, NotYetError, RefusedError
+from index.errors import ClusterError, ClusterTrouble, ConnectionLostError, NotYetError, RefusedError, forget_frames
 from index.partition.transaction_size import TransactionSize
 from sidecar import failpoints
 from sidecar.config.retention import Retention
@@ -120,17 +120,11 @@ class ServingLoop:
         try:
             with self._process.errors():
                 return (yield from self._turn())
-        except NotYetError as error:
-            self.trouble.tell("partition_waits", str(error))
-            return self._pause_longer(str(error))
-        except RefusedError as error:
-            return self._refuse(error)
-        except ClusterError as error:
-            return self._after(error)
-        except Exception as exception:  # noqa: BLE001 - see below
-            # A defect of the router. It must not end the thread in silence: report it, and take over again.
-            self.trouble.tell("partition_failed", repr(exception), level="error", exc_info=True)
-            return self._pause(PartitionState.WAITING, f"internal error: {exception!r}", self._limits.look_again_s)
+        except Exception as error:  # noqa: BLE001 - a defect of the router must not end the thread in silence
+            pause_s = self._after(error)
+            # A lane may keep the error, and the error would keep the ownership with all its records.
+            forget_frames(error)
+            return pause_s
 
     def _turn(self) -> Steps[float]:
         if self._process.is_drained():
@@ -174,6 +168,7 @@ class ServingLoop:
                 yield from self._serve(host, owned, self.rounds, began_s)
             except ConnectionLostError as error:
                 self._renew(error)
+                forget_frames(error)
                 # A worker that has committed a moment ago was not fenced, and its session had not ended. Where a lane
                 # has committed, a new owner may have fenced the own id already: it then takes over once more.
                 return error.since_commit_s < self._session_timeout_s / 2
@@ -243,7 +238,21 @@ class ServingLoop:
         self._context.metrics.renewals.labels(self._context.name).inc()
         self._pause_s = self._limits.first_pause_s
 
-    def _after(self, error: ClusterError) -> float:
+    def _after(self, error: Exception) -> float:
+        """Report the error that has ended an ownership, and return the pause after it."""
+        match error:
+            case NotYetError():
+                self.trouble.tell("partition_waits", str(error))
+                return self._pause_longer(str(error))
+            case RefusedError():
+                return self._refuse(error)
+            case ClusterError():
+                return self._interrupted(error)
+            case _:
+                self.trouble.tell("partition_failed", repr(error), level="error", exc_info=True)
+                return self._pause(PartitionState.WAITING, f"internal error: {error!r}", self._limits.look_again_s)
+
+    def _interrupted(self, error: ClusterError) -> float:
         self.trouble.tell("partition_interrupted", error=str(error), code=error.code, verdict=error.verdict)
         self._context.metrics.transactions.labels(self._context.name, "abandoned").inc()
         if error.kind is not ClusterTrouble.UNANSWERED:

@@ -112,6 +112,8 @@ class ReadAhead:
             if decided.steps or decided.failed:
                 self._hand_over(decided)
             if decided.failed:
+                # The error has passed this frame, which would keep it and the reader.
+                del decided
                 return
 
     def _read(self) -> Decided:

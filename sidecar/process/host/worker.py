@@ -71,10 +71,13 @@ class Worker(threading.Thread):
                 # Or the code that handles an error has met another one, as it does without memory. If the thread ended
                 # here, its partition would have no owner, in silence.
                 with suppress(Exception):
-                    _, error, trace = sys.exc_info()
-                    at = "".join(traceback.format_tb(trace))
-                    self.loop.trouble.tell("partition_failed", repr(error), level="error", at=at)
+                    self._tell_failed()
                 self._shared.clock.sleep(self._context.limits.first_pause_s)
+
+    def _tell_failed(self) -> None:
+        _, error, trace = sys.exc_info()
+        at = "".join(traceback.format_tb(trace))
+        self.loop.trouble.tell("partition_failed", repr(error), level="error", at=at)
 
     def is_drained(self) -> bool:
         """Say whether policies stop the delay topic from being served."""

@@ -193,6 +193,22 @@ def test_a_defect_is_told_and_the_partition_taken_over_again(monkeypatch: pytest
     assert scene.step() == (PartitionState.RESTORING, 0.0)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [ConnectionLostError("cut", inf), NotYetError("soon"), RefusedError("never"), FENCED, ValueError("a defect")],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_that_a_lane_keeps_does_not_keep_the_ownership(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    scene = Scene(monkeypatch, error)
+    scene.answers.extend([True, True])
+    scene.step()
+    scene.step()
+    assert scene.happened_since()[:2] == ["host", "closed"], "the error has ended the ownership"
+    assert error.__traceback__ is None
+
+
 def test_a_drained_partition_is_sealed_and_given_back_and_served_again_after_the_drain(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
