@@ -64,10 +64,11 @@ class Together(Generic[K, V]):
         ``ask`` is called with all of them by the first thread of a look. The other threads wait for it, and for the
         look before it. If it raises an error, each of them raises a KafkaException.
         """
+        asked = dict.fromkeys(keys)
         with self._lock:
             is_first = self._next is None
             look = self._next = self._next or _Look()
-            look.keys.update(dict.fromkeys(keys))
+            look.keys.update(asked)
         if is_first:
             with self._looking:
                 with self._lock:

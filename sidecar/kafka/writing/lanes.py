@@ -108,8 +108,8 @@ class Lanes:
 
     def set_apart(self, place: Place) -> None:
         """Give a partition a producer of its own from its next take-over on."""
-        with self._lock:
-            self._apart_until_s[place] = self._clock.running_s() + APART_S
+        # Not under the lock: it is held while a lane is fenced, and a worker in a commit must not wait for that.
+        self._apart_until_s[place] = self._clock.running_s() + APART_S
 
     def end(
         self, name: LaneName, place: Place, mine: Member | None, fence: Callable[[RenewableProducer], None]
