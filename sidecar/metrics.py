@@ -138,11 +138,20 @@ class Metrics:
         self.renewals = counter(
             "renewals", "Take-overs because a connection was lost, over which a request may have been repeated", "topic"
         )
-        self.transactions = counter("transactions", "Transactions by outcome", "topic", "outcome")
+        self.transactions = counter(
+            "transactions",
+            "Commits of partitions by outcome; in lanes one transaction of Kafka has several",
+            "topic",
+            "outcome",
+        )
         self.throttled = counter(
             "throttled_seconds", "Time for which brokers held writes back because of quotas", "topic"
         )
-        self.transaction_seconds = histogram("transaction_seconds", "Time from begin to the end of commit", "topic")
+        self.transaction_seconds = histogram(
+            "transaction_seconds",
+            "Time from the plan of a commit to its end, with the waits for the lane and the processor",
+            "topic",
+        )
         build = Info(PREFIX + "build", "Versions", registry=self.registry)
         build.info(
             {

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=False
-"""Writes released records without the lock of the interpreter: the compiled half of ``sidecar.kafka.writing.writer``.
+"""Writes released records, and many of them without the lock of the interpreter: the compiled half of ``sidecar.kafka.writing.writer``.
 
 It makes two passes over a few hundred records at a time. The first pass holds the lock: it takes each record apart and
 notes the place of its bytes, or stops at the first record that is not of the common form. The second pass does not hold

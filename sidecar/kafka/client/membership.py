@@ -1,8 +1,8 @@
 """Membership of the consumer group: its only purpose is to tell which delay partitions are ours.
 
-The member assigns partitions paused and never reads a record; each worker has a tail consumer of its own. The member
-commits offsets now and then so that lag tools have something to show. The router never relies on these offsets; it uses
-them only as an alarm: a group with offsets but without state has lost its state
+The member assigns partitions paused and never reads a record; the workers read by the consumers that the process
+shares. The member commits offsets now and then so that lag tools have something to show. The router never relies on
+these offsets; it uses them only as an alarm: a group with offsets but without state has lost its state
 (:mod:`sidecar.engine.ownership.takeover`).
 """
 
