@@ -76,7 +76,8 @@ class ConnectionLostError(DelayRouterError):
 def forget_frames(error: BaseException) -> None:
     """Let go of the frames that an error and its causes have passed, and so of the objects in their variables.
 
-    An error that is stored to be raised later, and the frames that it has passed, refer to each other.
+    An error that is stored to be raised later, as in a future, and the frames that it has passed refer to each other.
+    Garbage collection is off most of the time, so such objects would stay.
     """
     passed: BaseException | None = error
     while passed is not None:

@@ -89,17 +89,16 @@ class Mask:
     def changes(self) -> Iterator[tuple[int, BitMap64]]:
         """Yield each container that the next transaction has to write, with its offsets; no offsets mean removal."""
         for number in sorted(self._changed):
-            span = BitMap64()
-            span.add_range(number << CONTAINER_BITS, (number + 1) << CONTAINER_BITS)
-            within = self._offsets & span
+            within = self._within(number)
             if within or number in self._stored:
                 yield number, within
 
     def committed(self) -> None:
         """Note that the containers of ``changes`` were written."""
-        if self._changed:
-            self._stored = _numbers(self._offsets)
-            self._changed = set()
+        written = {number for number in self._changed if self._within(number)}
+        self._stored -= self._changed
+        self._stored |= written
+        self._changed = set()
 
     def settled(self) -> BitMap64:
         """Return a copy of the offsets that committed transactions have cancelled."""
@@ -111,6 +110,12 @@ class Mask:
         """The number of records of the state topic that hold the mask, once everything is written."""
         return len(_numbers(self._offsets))
 
+    def _within(self, number: int) -> BitMap64:
+        """Return the offsets of one container."""
+        span = BitMap64()
+        span.add_range(number << CONTAINER_BITS, (number + 1) << CONTAINER_BITS)
+        return self._offsets & span
+
     def check(self) -> None:
         """Assert every invariant."""
         there = _numbers(self._offsets)
@@ -119,10 +124,17 @@ class Mask:
 
 
 def _numbers(offsets: BitMap64) -> set[int]:
-    """Return the numbers of the containers with any of these offsets, a step for each container."""
-    numbers, passed = set[int](), 0
-    while passed < len(offsets):
-        number = offsets[passed] >> CONTAINER_BITS
-        numbers.add(number)
-        passed = offsets.rank(((number + 1) << CONTAINER_BITS) - 1)
+    """Return the numbers of the containers with any of these offsets, in O(n log n) for n containers."""
+    numbers, parts = set[int](), [offsets]
+    while parts:
+        part = parts.pop()
+        if not part:
+            continue
+        first, last = part.min() >> CONTAINER_BITS, part.max() >> CONTAINER_BITS
+        if first == last:
+            numbers.add(first)
+            continue
+        lower_half = BitMap64()
+        lower_half.add_range(first << CONTAINER_BITS, (first + last + 1) // 2 << CONTAINER_BITS)
+        parts += [part & lower_half, part - lower_half]
     return numbers

@@ -46,6 +46,8 @@ tokens: [admin] in the configuration.
 
 MISSING: Final = f"No such path. These exist:\n\n{FIRST}"
 
+OPENMETRICS: Final = "application/openmetrics-text"
+
 PROBES: Final = frozenset({"/livez", "/readyz"})
 
 
@@ -82,12 +84,14 @@ def application(health: Health) -> ASGIApp:
         return ready.get()
 
     async def metrics(request: Request) -> Response:
-        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        # Two formats: others differ in a version that the client names, and each would be rendered and kept.
+        asked = request.headers.get("accept", "")
+        encode, content_type = choose_encoder(OPENMETRICS if OPENMETRICS in asked else "")
 
         def text() -> Response:
             return Response(encode(health.registry), headers={"content-type": content_type})
 
-        # ``texts`` has one entry for each format of prometheus_client. Another thread renders it, so that probes do not
+        # ``texts`` has one entry for each format. Another thread renders it, so that probes do not
         # wait for it.
         return await run_in_threadpool(texts.setdefault(content_type, Frugal(text)).get)
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from index.errors import ClusterError
+from index.errors import ClusterError, forget_frames
 
 AFTER_S: Final = 10.0
 """Time that the end must have been hidden before it is reported; transactions that end are shorter."""
@@ -82,8 +82,9 @@ class HiddenEnd:
     def _take_in(self, asked: "Future[Edges]", now_s: float) -> None:
         try:
             edges = asked.result()
-        except ClusterError:
+        except ClusterError as error:
             # A later turn asks again, and another part reports brokers that are away.
+            forget_frames(error)
             return
         # If the readable part grew meanwhile, its records have yet to be read, or intake stands still for its own
         # reasons.

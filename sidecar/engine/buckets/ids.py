@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 from pyroaring import BitMap64
 
 from index.buckets.bucket import Bucket, Manifest
-from index.errors import ClusterError, ClusterTrouble, FormatError
+from index.errors import ClusterError, ClusterTrouble, FormatError, forget_frames
 from index.named.id_lookup import IdLookup
 from index.named.id_pages import IdPage, Sought, join_rows, rows_in_order
 from index.named.names import AnyPlaces, hash_of
@@ -280,6 +280,7 @@ class StoredIds:
                 self._metrics.load_failures.labels(self._topic).inc()
                 self._log.warning("ids_not_read", bucket=bucket_id, error=str(error))
                 self._retry_s = self._clock.running_s() + RETRY_AFTER_S
+                forget_frames(error)
                 continue
             tell()
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from index.buckets.bucket import Bucket, Manifest
-from index.errors import ClusterError, ClusterTrouble, RefusedError, changed_on_disk
+from index.errors import ClusterError, ClusterTrouble, RefusedError, changed_on_disk, forget_frames
 from index.partition.pending_set import PendingSet
 from index.pending.pending import Entry
 from index.pending.progress import Position
@@ -160,6 +160,7 @@ class Loading:
                 run = future.result()
             except ClusterError as error:
                 self._failed(bucket_id, loads[0], error, now_ms)
+                forget_frames(error)
                 break
             taken_bytes = 0
             for number, entries in zip(loads[0].numbers, run, strict=True):

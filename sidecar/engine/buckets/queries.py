@@ -19,7 +19,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from index.buckets.bucket import Manifest
-from index.errors import ClusterError, RefusedError
+from index.errors import ClusterError, RefusedError, forget_frames
 from index.named.names import hash_of
 from index.named.queries import Query, cancelling
 from index.named.receipts import Matched
@@ -130,6 +130,7 @@ class StoredQueries:
         except (ClusterError, RefusedError) as error:
             self._metrics.load_failures.labels(self._topic).inc()
             self._log.warning("query_not_counted", offset=offset, tries=count.tries, error=str(error))
+            forget_frames(error)
             if count.tries < TRIES:
                 self._count = self._begin(query, count.tries + 1)
                 return None

@@ -29,7 +29,7 @@ import structlog
 
 from index.buckets.bucket import Bucket
 from index.buckets.retention import Kept, delay_topic_needed_from, snapshots_known_to, snapshots_needed_from
-from index.errors import ClusterError, FormatError, NotYetError
+from index.errors import ClusterError, FormatError, NotYetError, forget_frames
 from index.pending.progress import Progress
 from sidecar.engine.buckets.merging import page_keys
 from sidecar.engine.context import PartitionContext
@@ -205,12 +205,12 @@ class Trimming:
     def _ask(self, looked: "Future[Kept]", needed_from: tuple[int, int]) -> None:
         try:
             kept = looked.result()
-        except ClusterError as error:
-            self._snapshots.failed(error)
-            return
-        except (FormatError, NotYetError):
+        except (ClusterError, FormatError, NotYetError) as error:
             # A job record that cannot be read may need any offset. The owner withdraws it, or the transaction that
             # hides it ends.
+            if isinstance(error, ClusterError):
+                self._snapshots.failed(error)
+            forget_frames(error)
             return
         snapshots_to, delay_to = map(min, self._wanted, needed_from)
         snapshots_to = self.key_copy.limit(snapshots_to)
@@ -253,6 +253,7 @@ class _Trim:
             future.result()
         except ClusterError as error:
             self.failed(error)
+            forget_frames(error)
         else:
             self._trimmed_to = self._asked_to
             self._trouble.is_over()

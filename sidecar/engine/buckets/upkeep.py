@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from index.buckets.retention import delay_topic_needed_from
-from index.errors import ClusterError
+from index.errors import ClusterError, forget_frames
 from index.partition.survey import Survey, survey
 from sidecar.config.retention import Retention
 from sidecar.engine.buckets.hidden_end import HiddenEnd
@@ -133,8 +133,9 @@ class Upkeep:
     def _take_in(self, looking: "Future[int | None]") -> None:
         try:
             since_ms = looking.result()
-        except ClusterError:
+        except ClusterError as error:
             # The timestamp only informs people, and the next look asks again.
+            forget_frames(error)
             return
         self._since = self._looked_from, since_ms
         gone = since_ms is None and self._must_be_there

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Final
 
-from index.errors import ClusterError
+from index.errors import ClusterError, forget_frames
 from sidecar.engine.context import PartitionContext
 from sidecar.engine.ports import Place
 from sidecar.engine.release.aside import TOLD_AT_MOST, Doubts
@@ -43,8 +43,9 @@ class DoubtWatch:
             asked, self._asked = self._asked, None
             try:
                 self._take(asked.result())
-            except ClusterError:
+            except ClusterError as error:
                 # Without an answer the doubts remain; the brokers are asked again in a second.
+                forget_frames(error)
                 return
         elif self._asked is None and now_s >= self._ask_next_s:
             self._ask_next_s = now_s + LOOK_EVERY_S

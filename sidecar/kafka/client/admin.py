@@ -271,7 +271,7 @@ def _offsets(
     told: dict[Place, LogOffset | KafkaError] = {}
     for asked, future in futures.items():
         place = asked.topic, asked.partition
-        result = _answer(future)
+        result = answer_of(future)
         if isinstance(result, KafkaException):
             told[place] = error_of(result)
             continue
@@ -294,7 +294,7 @@ def _described(
 
 def described(name: str, future: "Future[TopicDescription]") -> TopicDescription | Denied | None:
     """Wait for the description of one topic and return it, or None if the topic does not exist."""
-    answer = _answer(future)
+    answer = answer_of(future)
     if not isinstance(answer, KafkaException):
         return answer
     code = error_of(answer).code()
@@ -305,8 +305,8 @@ def described(name: str, future: "Future[TopicDescription]") -> TopicDescription
     raise answer
 
 
-def _answer(future: "Future[T]") -> T | KafkaException:
-    """Wait for an answer, and return it or its error.
+def answer_of(future: "Future[T]") -> T | KafkaException:
+    """Wait for an answer, and return it or its error; raise TimeoutError without an answer.
 
     A raised error would keep the frames that it passes, and they keep the future, which keeps the error. So the client
     of an ownership would live until the next garbage collection.
@@ -326,10 +326,9 @@ def _facts(description: TopicDescription, settings: dict[str, str] | None) -> To
 
 
 def _settings(future: "Future[dict[str, ConfigEntry]]") -> dict[str, str] | None:
-    try:
-        entries = future.result(REQUEST_TIMEOUT_S + 1)
-    except KafkaException as exception:
-        if error_of(exception).code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, *MISSING}:
+    entries = answer_of(future)
+    if isinstance(entries, KafkaException):
+        if error_of(entries).code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, *MISSING}:
             return None
-        raise
+        raise entries
     return {name: entry.value for name, entry in entries.items() if entry.value is not None}

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 
 from index.protocol.schedule import Reason, Rejection
 from sidecar.engine.ports import KNOWN_FOR_S, NO_DEMANDS, REFUSED_FOR_S, Demands, Target
-from sidecar.kafka.client.admin import Denied, described
+from sidecar.kafka.client.admin import Denied, answer_of, described
 from sidecar.kafka.client.errors import cluster_errors
 
 CONFIRM_AFTER_S = 1.0
@@ -132,8 +132,10 @@ def _target(
 
 def _demands(future: "Future[dict[str, ConfigEntry]]") -> Demands:
     try:
-        settings: Mapping[str, ConfigEntry] = future.result(DESCRIBE_TIMEOUT_S + 1)
-    except (KafkaException, TimeoutError):
+        settings = answer_of(future)
+    except TimeoutError:
+        return NO_DEMANDS
+    if isinstance(settings, KafkaException):
         # Most often the router is not authorised. Then trials find the records that the broker refuses.
         return NO_DEMANDS
     values = {name: entry.value for name, entry in settings.items()}
