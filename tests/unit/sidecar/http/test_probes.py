@@ -84,6 +84,14 @@ def test_metrics_in_both_formats(client: httpx.Client) -> None:
     assert openmetrics.text.endswith("# EOF\n")
 
 
+def test_a_client_that_names_many_versions_gets_one_answer(client: httpx.Client) -> None:
+    accepted = [f"application/openmetrics-text; version=1.0.{number}" for number in range(3)]
+    answers = [client.get("/metrics", headers={"accept": each}) for each in accepted]
+    assert {each.headers["content-type"] for each in answers} == {
+        client.get("/metrics", headers={"accept": "application/openmetrics-text"}).headers["content-type"]
+    }
+
+
 def test_the_first_page_names_the_paths(client: httpx.Client) -> None:
     answer = client.get("/")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/plain; charset=utf-8")

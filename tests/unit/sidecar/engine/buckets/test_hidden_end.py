@@ -67,9 +67,10 @@ def test_it_ends_as_soon_as_the_transaction_does() -> None:
 
 def test_brokers_that_do_not_answer_are_asked_again() -> None:
     cluster = Cluster()
-    cluster.answer = ClusterError(ClusterTrouble.UNANSWERED, "no answer")
+    cluster.answer = unanswered = ClusterError(ClusterTrouble.UNANSWERED, "no answer")
     _, turn = watched(cluster)
     assert [turn(now_s, 10, 40) for now_s in (0, 11, 12)] == [0, 0, 0]
+    assert unanswered.__traceback__ is None, "the error keeps no frame, and so no index"
     cluster.answer = Edges(10, 50)
     assert turn(17, 10, 40) == 17
 

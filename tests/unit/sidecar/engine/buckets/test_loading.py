@@ -120,10 +120,12 @@ def test_a_partition_that_is_given_up_gives_back_what_has_not_arrived(*, is_done
 def test_a_load_that_fails_gives_back_what_it_had_read() -> None:
     scene = Scene()
     scene.turn()
-    scene.pool.do(ClusterError(ClusterTrouble.UNANSWERED, "no answer"))
+    unanswered = ClusterError(ClusterTrouble.UNANSWERED, "no answer")
+    scene.pool.do(unanswered)
     assert scene.budget.used_bytes == 2 * SIZE
     scene.turn()
     assert scene.budget.used_bytes == 0
+    assert unanswered.__traceback__ is None, "the error keeps no frame, and so no index"
     scene.clock.sleep(LIMITS.load_again_s)
     scene.turn()
     scene.pool.do()

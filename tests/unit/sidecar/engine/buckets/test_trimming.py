@@ -329,6 +329,7 @@ def test_a_backfill_topic_that_may_not_be_read_is_told_with_its_remedy(buckets: 
     assert failures(metrics) == 2
     (line,) = [line for line in logs if line["event"] == "trim_failed"]
     assert line["remedy"] == "READ is missing: kafka-acls.sh"
+    assert denied.__traceback__ is None, "the error keeps no frame, and so no index"
 
 
 @pytest.mark.parametrize(

@@ -150,9 +150,10 @@ def test_a_log_that_ends_at_the_cursor_lacks_no_record(scene: Scene) -> None:
 
 
 def test_brokers_that_do_not_answer_are_asked_again(scene: Scene) -> None:
-    scene.answer = ClusterError(ClusterTrouble.UNANSWERED, "no answer")
+    scene.answer = unanswered = ClusterError(ClusterTrouble.UNANSWERED, "no answer")
     scene.turn()
     assert scene.upkeep.needs() == Needs(5, None)
+    assert unanswered.__traceback__ is None, "the error keeps no frame, and so no index"
     scene.answer = SINCE_MS
     scene.clock.go_on(LIMITS.look_every_s)
     scene.turn()

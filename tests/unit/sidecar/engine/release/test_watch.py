@@ -38,9 +38,11 @@ def test_doubts_end_when_the_cluster_says_so() -> None:
     watch.turn()
     watch.turn()
     assert len(cluster.asked) == 1
-    cluster.answers[0].set_exception(ClusterError(ClusterTrouble.UNANSWERED, "no answer"))
+    unanswered = ClusterError(ClusterTrouble.UNANSWERED, "no answer")
+    cluster.answers[0].set_exception(unanswered)
     watch.turn()
     assert len(used) == 1
+    assert unanswered.__traceback__ is None, "the error keeps no frame, and so no gate"
     clock.sleep(LOOK_EVERY_S)
     watch.turn()
     cluster.answers[1].set_result({ONE: DOUBT})

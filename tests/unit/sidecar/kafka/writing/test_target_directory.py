@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from index.protocol.schedule import Reason
-from sidecar.engine.ports import KNOWN_FOR_S, REFUSED_FOR_S
+from sidecar.engine.ports import KNOWN_FOR_S, NO_DEMANDS, REFUSED_FOR_S
 from sidecar.kafka.writing.target_directory import CONFIRM_AFTER_S, CONFIRM_NEW_EVERY_S, TargetDirectory
 
 
@@ -21,6 +21,7 @@ class Brokers:
         self.slept: list[float] = []
         client: Any = self
         self.directory = TargetDirectory(client, lambda: self.now_s, self._sleep)
+        self.hides_settings: KafkaException | None = None
 
     def describe_topics(self, topics: Any, **_: Any) -> dict[str, "Future[Any]"]:
         known = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -30,7 +31,10 @@ class Brokers:
         found: dict[Any, Future[Any]] = {}
         for resource in resources:
             found[resource] = Future()
-            found[resource].set_result({})
+            if self.hides_settings is None:
+                found[resource].set_result({})
+            else:
+                found[resource].set_exception(self.hides_settings)
         return found
 
     def missing(self, *names: str) -> set[str]:
@@ -58,6 +62,14 @@ def test_one_wrong_answer_about_a_topic_that_was_there_rejects_nothing() -> None
     brokers.now_s += KNOWN_FOR_S + 1
     assert brokers.missing("a", "b") == set()
     assert brokers.slept == [CONFIRM_AFTER_S]
+
+
+def test_settings_that_the_router_may_not_read_leave_no_transaction_in_memory() -> None:
+    """The look-up happens in a transaction: a kept frame would keep all its records."""
+    brokers = Brokers(["a"])
+    brokers.hides_settings = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    assert brokers.directory.resolve(["a"])["a"].demands == NO_DEMANDS
+    assert brokers.hides_settings.__traceback__ is None
 
 
 def test_one_wrong_answer_about_a_new_topic_rejects_nothing() -> None:
