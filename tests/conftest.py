@@ -1,5 +1,6 @@
 """Provides a Kafka for the tests that need one, unique names, and reproducible random numbers."""
 
+import gc
 import os
 import random
 import secrets
@@ -82,6 +83,15 @@ def logging_as_before() -> Iterator[None]:
     """Reset the logging that a command within the test process has configured, above all the level."""
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture
+def no_garbage_collection() -> Iterator[None]:
+    """Switch garbage collection off, as a router does while records are pending; reference cycles then remain."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 import gc
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -26,16 +26,7 @@ TAKE_OVERS = 8
 PARTS = (AdminClient, Consumer, Producer, PartitionIndex)
 
 
-@pytest.fixture
-def _no_garbage_collection() -> Iterator[None]:
-    """Switch garbage collection off, as a router does while records are pending; reference cycles then remain."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-
-
-@pytest.mark.usefixtures("_no_garbage_collection")
+@pytest.mark.usefixtures("no_garbage_collection")
 @pytest.mark.parametrize("environment", [{}, {"DELAY_ROUTER_KERNEL": "off"}], ids=["chosen kernel", "Python"])
 @pytest.mark.parametrize("is_fenced", [False, True], ids=["orderly", "fenced"])
 def test_the_clients_and_the_index_of_an_ownership_end_with_it(

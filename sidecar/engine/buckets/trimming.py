@@ -205,11 +205,13 @@ class Trimming:
     def _ask(self, looked: "Future[Kept]", needed_from: tuple[int, int]) -> None:
         try:
             kept = looked.result()
-        except (ClusterError, FormatError, NotYetError) as error:
+        except ClusterError as error:
+            self._snapshots.failed(error)
+            forget_frames(error)
+            return
+        except (FormatError, NotYetError) as error:
             # A job record that cannot be read may need any offset. The owner withdraws it, or the transaction that
             # hides it ends.
-            if isinstance(error, ClusterError):
-                self._snapshots.failed(error)
             forget_frames(error)
             return
         snapshots_to, delay_to = map(min, self._wanted, needed_from)

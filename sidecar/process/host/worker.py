@@ -75,6 +75,7 @@ class Worker(threading.Thread):
                 self._shared.clock.sleep(self._context.limits.first_pause_s)
 
     def _tell_failed(self) -> None:
+        """Report the error being handled; the variables of a frame that goes on would keep it."""
         _, error, trace = sys.exc_info()
         at = "".join(traceback.format_tb(trace))
         self.loop.trouble.tell("partition_failed", repr(error), level="error", at=at)

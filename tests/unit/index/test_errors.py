@@ -1,8 +1,6 @@
 """Tests of errors that are stored, to be raised again in another thread."""
 
-import gc
 import weakref
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,14 +9,6 @@ from index.errors import forget_frames
 
 class Part:
     """An object that the frames of an error refer to."""
-
-
-@pytest.fixture
-def _no_garbage_collection() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def fail(_part: Part, *, with_cause: bool) -> None:
@@ -30,7 +20,7 @@ def fail(_part: Part, *, with_cause: bool) -> None:
         raise KeyError("the second error") from None
 
 
-@pytest.mark.usefixtures("_no_garbage_collection")
+@pytest.mark.usefixtures("no_garbage_collection")
 @pytest.mark.parametrize("with_cause", [True, False])
 def test_a_stored_error_lets_go_of_the_objects_in_the_frames_that_it_has_passed(*, with_cause: bool) -> None:
     part, stored = Part(), []
