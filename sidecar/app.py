@@ -5,8 +5,8 @@ policies, reports, HTTP, writing the log, and waiting for signals. The admin API
 calls to the cluster. Tracing adds one thread, and one that sends spans.
 
 SIGTERM and SIGINT end the loop of the group member; workers then finish or abandon their transactions within one
-deadline. A part that hangs in a client by then is left behind: the next owner fences its open transaction, or the
-transaction times out.
+deadline. The end of the process does not wait for threads (``cli.program.main``). A part that hangs in a client by then
+is left behind: the next owner fences its open transaction, or the transaction times out.
 """
 
 import os
@@ -18,7 +18,6 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import Protocol
 
 import structlog
 
@@ -93,40 +92,13 @@ def run_several(config: Config, config_file: Path | None, count: int) -> int:
     return RouterProcesses(command_of(config_file), environments).run(lambda: bool(stops))
 
 
-class _Stoppable(Protocol):
-    @property
-    def is_idle(self) -> bool:
-        """Says that no thread of the part hangs in a call."""
-
-    def stop(self) -> object:
-        """Stop the part, and wait a moment for its end."""
-
-
-class _Running(ExitStack):
-    """Stops the running parts at the end, in the reverse order of their start."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._may_hang: list[_Stoppable] = []
-
-    def stop_at_end(self, part: _Stoppable) -> None:
-        """Register a part whose calls may hang for ever in a client."""
-        self._may_hang.append(part)
-        self.callback(part.stop)
-
-    @property
-    def is_idle(self) -> bool:
-        """Says that the interpreter can end, because no part hangs."""
-        return all(each.is_idle for each in self._may_hang)
-
-
 def _run(config: Config, lines: LineWriter, kernel: Kernel) -> int:
     stopping = _stopping_on_signals(lines)
-    workers, running = Workers(), _Running()
-    exit_code, is_told = 1, True
+    workers, is_told = Workers(), True
     try:
-        with running:
-            exit_code = _serve(config, lines, kernel, stopping, workers, running)
+        # The parts stop at the end, in the reverse order of their start.
+        with ExitStack() as running:
+            return _serve(config, lines, kernel, stopping, workers, running)
     except DelayRouterError:
         # The process ends with this reason. A line above it that the router has stopped would look like the reason.
         is_told = False
@@ -134,17 +106,10 @@ def _run(config: Config, lines: LineWriter, kernel: Kernel) -> int:
     finally:
         if is_told:
             structlog.get_logger().info("stopped", every_worker_finished=workers.is_idle)
-        if not running.is_idle:
-            # A client that hangs in a call would keep the interpreter from exiting.
-            _exit_now(lines, exit_code)
-        for number in STOP_SIGNALS:
-            # At its end the interpreter restores the default handlers, and a late signal would change the exit code.
-            signal.signal(number, signal.SIG_IGN)
-    return exit_code
 
 
 def _serve(
-    config: Config, lines: LineWriter, kernel: Kernel, stopping: Event, workers: Workers, running: _Running
+    config: Config, lines: LineWriter, kernel: Kernel, stopping: Event, workers: Workers, running: ExitStack
 ) -> int:
     """Start one part after the other, stay a member of the group until ``stopping``, and return the exit code."""
     failures: deque[str] = deque(maxlen=_FAILURES)
@@ -169,14 +134,14 @@ def _serve(
     )
     tracing = started(config)
     if tracing is not None:
-        running.stop_at_end(tracing)
+        running.callback(tracing.stop)
     policies = policy_watch.watch(config, admin, metrics.registry)
     running.callback(policies.stop)
     if config.admin.is_on:
         # A router without the API needs neither its memory nor its time.
         from sidecar.http.api import server as admin_api  # noqa: PLC0415
 
-        running.stop_at_end(admin_api.start(config, admin, policies, workers.statuses, kernel.name))
+        running.callback(admin_api.start(config, admin, policies, workers.statuses, kernel.name).stop)
     publish = partial(report_publisher.publish, config, admin, workers.statuses, kernel.name, stopping.is_set)
     running.callback(publish(vitals.take))
     staging = Staging(lambda: clients.staging_reader(config), clock)
@@ -184,7 +149,7 @@ def _serve(
     pool = LoaderPool(
         lambda: clients.reader(config), lambda: clients.bulk_reader(config), partial(cluster.uncommitted_end, admin)
     )
-    running.stop_at_end(pool)
+    running.callback(pool.stop)
     usable = UsableTopics(config, admin, health, failures)
     metrics.registry.register(TopicCollector(usable.partitions))
     topics = usable.wait(stopping)
@@ -202,7 +167,7 @@ def _serve(
         clock,
     )
     watch = TopicWatch(usable, workers, policies.learn, ownerless.look, topics_doubted)
-    running.stop_at_end(watch)
+    running.callback(watch.stop)
     shared = Shared(
         config=config,
         admin=admin,
@@ -234,7 +199,7 @@ def _serve(
         clock,
         leaves=leaves,
     )
-    running.stop_at_end(workers)
+    running.callback(workers.stop)
     watch.start()
     try:
         member.run(topics, stopping)
@@ -285,13 +250,9 @@ def _stopping_on_signals(lines: LineWriter) -> Event:
         stopping.set()
         # A part may hang by then, for example in a client whose brokers are silent; the process must end within 30 s.
         time.sleep(EXIT_WITHIN_S)
-        _exit_now(lines, 0)
+        # Do not flush the streams of the interpreter: a thread that hangs in one holds its lock.
+        lines.drain(events.DRAIN_S)
+        os._exit(0)
 
     threading.Thread(target=stop, name="signals", daemon=True).start()
     return stopping
-
-
-def _exit_now(lines: LineWriter, exit_code: int) -> None:
-    # Do not flush the streams of the interpreter: a thread that hangs in one holds its lock.
-    lines.drain(events.DRAIN_S)
-    os._exit(exit_code)

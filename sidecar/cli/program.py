@@ -258,5 +258,22 @@ for command in LATER:
 
 
 def main() -> None:
-    """Run the console script."""
-    cli.main(prog_name=PROGRAM)
+    """Run the console script, and end the process without the end of the interpreter.
+
+    A client of Kafka may still live in a thread. If it gets the answer to a request after the interpreter has ended, it
+    calls into the interpreter, and the process dies by SIGSEGV instead of its exit code (confluent-kafka 2.16,
+    ``Admin_background_event_cb``). A thread that hangs in a client would keep the interpreter from ending at all.
+    """
+    code: int | str | None = FAILED
+    try:
+        cli.main(prog_name=PROGRAM)
+    except SystemExit as end:
+        code = end.code
+    except Exception:  # noqa: BLE001 - the interpreter would do the same
+        sys.excepthook(*sys.exc_info())
+    try:
+        click.echo(nl=False)
+    except OSError as error:
+        code = FAILED
+        click.echo(f"the output is not complete: {error}", err=True)
+    os._exit(int(code or 0))

@@ -5,7 +5,7 @@ bounded in bytes. Lines that do not fit are dropped and counted, and a line ``lo
 Lines come out in the order in which they were written.
 
 The thread writes bytes to the descriptor itself, past ``sys.stderr``: a thread that waits in a buffered writer keeps
-the lock of the writer, and the interpreter, which wants to flush it at exit, would not end.
+the lock of the writer, and any thread that wants to write or flush there would wait too.
 
 Rejected: ``logging.handlers.QueueListener``. It raises an exception for each line that it drops, and its ``stop`` waits
 for a blocked handler.

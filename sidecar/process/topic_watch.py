@@ -58,11 +58,6 @@ class TopicWatch:
         if self._thread.is_alive():
             self._thread.join(END_WITHIN_S)
 
-    @property
-    def is_idle(self) -> bool:
-        """Says that the thread has ended; one that waits for the cluster would keep the interpreter from exiting."""
-        return not self._thread.is_alive()
-
     def _run(self) -> None:
         while not self._stopping.wait(APART_S):
             self._doubted.wait(max(0.0, EVERY_S - APART_S))

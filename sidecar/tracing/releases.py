@@ -121,11 +121,6 @@ class ReleaseTracing(Thread):
                 self._trouble.tell("traces_dropped", "more is released than spans can be made of")
         self._close()
 
-    @property
-    def is_idle(self) -> bool:
-        """Says that the thread has ended."""
-        return not self.is_alive()
-
     def stop(self) -> None:
         """Stop the thread, and wait a moment until the queued records are sent."""
         self._stopping.set()

@@ -121,11 +121,6 @@ class Backend:
         if self.config.delay_topic(topic) is None:
             raise Refusal(HTTPStatus.NOT_FOUND, f"{topic} is not a delay topic of this router")
 
-    @property
-    def is_idle(self) -> bool:
-        """True while no call is under way."""
-        return all(calls.is_idle for calls in self._all_calls)
-
     def stop(self) -> None:
         """Begin no further call."""
         for calls in self._all_calls:

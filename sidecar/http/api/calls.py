@@ -52,11 +52,6 @@ class Calls:
                 f"no answer from the cluster within {self._timeout_s:.0f} s; a change may still come about",
             ) from None
 
-    @property
-    def is_idle(self) -> bool:
-        """True while no call is under way."""
-        return self._under_way == 0
-
     def stop(self) -> None:
         """Begin no further call; one that is under way goes on."""
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -46,11 +46,6 @@ class AdminApi:
             "admin_listening", listen=admin.listen, port=self.port, tls=tls is not None, page=admin.page
         )
 
-    @property
-    def is_idle(self) -> bool:
-        """True while no call to the cluster is under way."""
-        return self._backend.is_idle
-
     def stop(self) -> None:
         """Answer the requests under way, then close the listener and all that is behind it."""
         self._server.stop()

@@ -125,7 +125,6 @@ class LoaderPool:
         self._connect_bulk = connect_bulk
         self._log_end = log_end
         self._own = threading.local()
-        self._under_way: set[Future[Any]] = set()
         self._merging: set[Future[None]] = set()
         self._loaders = ThreadPoolExecutor(LOADERS, "loader")
         self._mergers = ThreadPoolExecutor(MERGERS, "merger")
@@ -177,11 +176,6 @@ class LoaderPool:
         """True while a merge is being prepared or waits for its thread."""
         return bool(self._merging)
 
-    @property
-    def is_idle(self) -> bool:
-        """True while no thread is at work, so that the interpreter can exit at once."""
-        return not self._under_way
-
     def stop(self) -> None:
         """Take no more work; work under way ends by itself."""
         self._loaders.shutdown(wait=False, cancel_futures=True)
@@ -195,10 +189,7 @@ class LoaderPool:
             with cluster_errors():
                 return work(self._reader())
 
-        future = threads.submit(run)
-        self._under_way.add(future)
-        future.add_done_callback(self._under_way.discard)
-        return future
+        return threads.submit(run)
 
     def _reader(self) -> OffsetReader:
         if not hasattr(self._own, "reader"):

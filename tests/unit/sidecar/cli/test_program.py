@@ -87,8 +87,9 @@ def test_jobs_are_started_by_the_same_python(monkeypatch: pytest.MonkeyPatch) ->
 def loaded_by(arguments: list[str], environ: dict[str, str]) -> set[str]:
     """Return the top-level modules and packages that a call has loaded at its end."""
     code = (
-        "import atexit, sys; from sidecar.cli import main;"
-        "atexit.register(lambda: print('loaded:', *{name.partition('.')[0] for name in sys.modules}));"
+        "import os, sys; from sidecar.cli import main; end = os._exit;"
+        "loaded = lambda: print('loaded:', *{name.partition('.')[0] for name in sys.modules}, flush=True);"
+        "os._exit = lambda code: (loaded(), end(code));"
         f"sys.argv[1:] = {arguments!r}; main()"
     )
     environ = {**os.environ, **environ}
@@ -97,6 +98,28 @@ def loaded_by(arguments: list[str], environ: dict[str, str]) -> set[str]:
     loaded = set(done.stdout.rpartition("loaded:")[2].split())
     assert "click" in loaded, done.stderr
     return loaded
+
+
+def test_an_answer_to_a_client_at_the_end_changes_no_exit_code() -> None:
+    """A client lives in a thread, and C code still runs when the answer of its request comes, which is a timeout."""
+    code = (
+        "import ctypes, sys, threading, time; from sidecar.cli import main;"
+        "from confluent_kafka.admin import AdminClient;"
+        "libc = ctypes.CDLL(None); libc.__cxa_atexit(libc.usleep, ctypes.c_void_p(3_000_000), None);"
+        "admin = AdminClient({'bootstrap.servers': '127.0.0.1:1'}); admin.describe_cluster(request_timeout=1);"
+        "keep = lambda: (time.sleep(100), admin); threading.Thread(target=keep, daemon=True).start();"
+        "sys.argv[1:] = ['--version']; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout.partition(",")[0]) == (0, "delay-router"), done.stderr
+
+
+def test_output_that_a_full_disk_does_not_take_is_a_failure() -> None:
+    with Path("/dev/full").open("w") as full:
+        call = [sys.executable, "-m", "sidecar", "completion", "bash"]
+        done = subprocess.run(call, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
 
 
 @pytest.mark.parametrize(
