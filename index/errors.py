@@ -65,12 +65,12 @@ class ClusterError(DelayRouterError):
 class ConnectionLostError(DelayRouterError):
     """The producer must begin no further transaction: take the partition over again, however the last one ended.
 
-    ``since_commit_s`` is the time since the last commit that succeeded, infinity if none has.
+    ``committed_s`` is the running time (``Clock.running_s``) of the last commit that succeeded, -infinity if none has.
     """
 
-    def __init__(self, why: str, since_commit_s: float) -> None:
+    def __init__(self, why: str, committed_s: float) -> None:
         super().__init__(why)
-        self.since_commit_s = since_commit_s
+        self.committed_s = committed_s
 
 
 def forget_frames(error: BaseException) -> None:

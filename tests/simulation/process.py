@@ -53,7 +53,7 @@ class SimulatedProducer:
         """Commit the claim of a group; raise ConnectionLostError if the end of a transaction may be on its way."""
         held = Held(self.transactional_id, self.epoch)
         if self._store.has_lost_connection(held):
-            raise ConnectionLostError("in the simulation", inf)
+            raise ConnectionLostError("in the simulation", -inf)
         self._store.commit(held, claim)
 
     def purge(self) -> None:

@@ -171,7 +171,7 @@ class ServingLoop:
                 forget_frames(error)
                 # A worker that has committed a moment ago was not fenced, and its session had not ended. Where a lane
                 # has committed, a new owner may have fenced the own id already: it then takes over once more.
-                return error.since_commit_s < self._session_timeout_s / 2
+                return self._clock.running_s() - error.committed_s < self._session_timeout_s / 2
         return False
 
     def _serve(self, host: ServedHost, owned: OwnedPartition, rounds: Rounds, began_s: float) -> Steps[None]:

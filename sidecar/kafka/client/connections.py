@@ -128,4 +128,4 @@ class RenewableProducer(WatchedProducer):
         """Raise ConnectionLostError when no further transaction may begin; this also serves the client's callbacks."""
         self.poll(0)
         if self._lost_before is not None and self.connections.lost > self._lost_before:
-            raise ConnectionLostError(self.connections.last_loss, time.monotonic() - self._committed_s)
+            raise ConnectionLostError(self.connections.last_loss, self._committed_s)

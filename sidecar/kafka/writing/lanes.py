@@ -47,6 +47,8 @@ class _Slot:
     number: int = 0
     lane: Lane | None = None
     members: list[Member] = field(default_factory=list)
+    joining: int = 0
+    """Partitions that will be members once the lane has a producer."""
 
     def throttled(self, event: ThrottleEvent) -> None:
         """Tell all partitions of the lane that a broker holds back its requests."""
@@ -56,6 +58,9 @@ class _Slot:
 
 class Lanes:
     """Lets partitions join and leave lanes; any thread may use it.
+
+    To fence takes seconds while a coordinator is replaced. So it is done under a lock of the transactional id alone:
+    partitions of other lanes join and leave meanwhile.
 
     ``make`` makes the producer of a transactional id, and ``fence`` makes it the only one of its id. ``most`` is the
     number of lanes; without lanes each partition has a producer of its own.
@@ -72,7 +77,9 @@ class Lanes:
         self._slots = [_Slot(f"{prefix}.lane.{process}.{number}") for number in range(most)]
         self._make = make
         self._clock = clock
+        # Guards the choice of a lane, and the locks of the ids. A thread that holds it waits for no other lock.
         self._lock = Lock()
+        self._locks: dict[str, Lock] = {}
         self._ended: set[LaneName] = set()
         self._apart_until_s: dict[Place, float] = {}
         self.partitions = 0
@@ -83,21 +90,27 @@ class Lanes:
 
         Raise the error of ``fence``.
         """
+        few = not self._slots or self.partitions <= len(self._slots)
+        if few or self._clock.running_s() < self._apart_until_s.get(place, 0.0):
+            return None
         with self._lock:
-            few = not self._slots or self.partitions <= len(self._slots)
-            if few or self._clock.running_s() < self._apart_until_s.get(place, 0.0):
-                return None
-            slot = min(self._slots, key=lambda each: len(each.members))
-            if slot.lane is None or slot.lane.has_ended:
-                self._begin(slot, fence)
-            assert slot.lane is not None
-            member = Member(place, LaneName(slot.transactional_id, slot.number), slot.lane, on_throttle)
-            slot.members.append(member)
-            return member
+            slot = min(self._slots, key=lambda each: len(each.members) + each.joining)
+            slot.joining += 1
+        try:
+            with self._lock_of(slot.transactional_id):
+                if slot.lane is None or slot.lane.has_ended:
+                    self._begin(slot, fence)
+                assert slot.lane is not None
+                member = Member(place, LaneName(slot.transactional_id, slot.number), slot.lane, on_throttle)
+                slot.members.append(member)
+                return member
+        finally:
+            with self._lock:
+                slot.joining -= 1
 
     def leave(self, member: Member) -> None:
         """Let a partition leave its lane; the last one throws its producer away."""
-        with self._lock:
+        with self._lock_of(member.name.transactional_id):
             slot = self._slot_of(member.name)
             assert slot is not None
             slot.members = [each for each in slot.members if each is not member]
@@ -108,7 +121,7 @@ class Lanes:
 
     def set_apart(self, place: Place) -> None:
         """Give a partition a producer of its own from its next take-over on."""
-        # Not under the lock: it is held while a lane is fenced, and a worker in a commit must not wait for that.
+        # Not under a lock: a worker in a commit must not wait for a fence.
         self._apart_until_s[place] = self._clock.running_s() + APART_S
 
     def end(
@@ -118,7 +131,7 @@ class Lanes:
 
         ``mine`` is the new membership of the partition, whose lane need not be fenced. Raise the error of ``fence``.
         """
-        with self._lock:
+        with self._lock_of(name.transactional_id):
             slot = self._slot_of(name)
             # A later producer of the same id has fenced the earlier ones.
             if name in self._ended or (slot is not None and name.number < slot.number):
@@ -133,6 +146,10 @@ class Lanes:
             finally:
                 producer.purge()
             self._ended.add(name)
+
+    def _lock_of(self, transactional_id: str) -> Lock:
+        with self._lock:
+            return self._locks.setdefault(transactional_id, Lock())
 
     def _slot_of(self, name: LaneName) -> _Slot | None:
         return next((each for each in self._slots if each.transactional_id == name.transactional_id), None)

@@ -159,7 +159,9 @@ def test_each_pause_is_longer_until_a_round_reports(monkeypatch: pytest.MonkeyPa
 def test_after_a_lost_connection_only_a_fresh_commit_spares_the_question(
     monkeypatch: pytest.MonkeyPatch, since_commit_s: float, *, asks: bool
 ) -> None:
-    scene = Scene(monkeypatch, ConnectionLostError("cut", since_commit_s))
+    error = ConnectionLostError("cut", 0.0)
+    scene = Scene(monkeypatch, error)
+    error.committed_s = scene.clock.running_s() - since_commit_s
     scene.answers.append(True)
     scene.step()
     assert scene.step() == (PartitionState.RESTORING, 0.0)
@@ -195,7 +197,7 @@ def test_a_defect_is_told_and_the_partition_taken_over_again(monkeypatch: pytest
 
 @pytest.mark.parametrize(
     "error",
-    [ConnectionLostError("cut", inf), NotYetError("soon"), RefusedError("never"), FENCED, ValueError("a defect")],
+    [ConnectionLostError("cut", -inf), NotYetError("soon"), RefusedError("never"), FENCED, ValueError("a defect")],
     ids=lambda error: type(error).__name__,
 )
 def test_an_error_that_a_lane_keeps_does_not_keep_the_ownership(

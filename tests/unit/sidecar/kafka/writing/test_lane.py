@@ -172,7 +172,7 @@ def test_the_producer_is_served_once_for_many_partitions() -> None:
     lane = lane_with(broker)
     lane.serve()
     # It is asked again only after a while.
-    broker.lost = ConnectionLostError("cut", 0.1)
+    broker.lost = ConnectionLostError("cut", 0.0)
     lane.serve()
     time.sleep(SERVE_EVERY_S)
     with pytest.raises(ConnectionLostError, match="cut"):
@@ -183,7 +183,7 @@ def test_a_lost_connection_ends_the_lane_before_the_next_transaction() -> None:
     broker = Broker()
     lane = lane_with(broker)
     commit(lane, broker, "a")
-    broker.lost = ConnectionLostError("cut", 0.1)
+    broker.lost = ConnectionLostError("cut", 0.0)
     with pytest.raises(ConnectionLostError, match="cut"):
         lane.serve()
     broker.lost = None

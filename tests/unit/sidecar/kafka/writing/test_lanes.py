@@ -1,5 +1,7 @@
 """The lanes of a process: who joins which, and which lanes are fenced at a take-over."""
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any, cast
 
 import pytest
@@ -92,6 +94,36 @@ def test_the_last_one_throws_the_producer_away_and_the_next_one_of_the_id_has_a_
     assert [each.is_purged for each in process.made] == [True]
     again = process.join(0)
     assert again.name == one.name._replace(number=2)
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_fence_that_takes_long_holds_up_no_other_lane(*, is_own: bool) -> None:
+    process = Process()
+    members = [process.join(partition) for partition in range(2)]
+    begun, goes_on = Event(), Event()
+
+    def fence(producer: RenewableProducer) -> None:
+        begun.set()
+        assert goes_on.wait(20)
+        process.fence(producer)
+
+    def take_over() -> None:
+        if is_own:
+            members[0].lane.end()
+            process.lanes.join(("d", 2), process.throttled.append, fence)
+        else:
+            process.lanes.end(LaneName("g.lane.of another", 1), ("d", 2), None, fence)
+
+    with ThreadPoolExecutor() as threads:
+        taken = threads.submit(take_over)
+        assert begun.wait(20)
+        try:
+            # Each lane has one member. A partition that waits for the first lane counts there.
+            assert process.join(3).lane is members[1 if is_own else 0].lane
+            process.lanes.leave(members[1])
+        finally:
+            goes_on.set()
+        taken.result()
 
 
 def test_an_ended_lane_is_followed_by_another_while_partitions_are_still_in_it() -> None:

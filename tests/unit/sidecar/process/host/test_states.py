@@ -79,7 +79,7 @@ class Play:
             lambda: _raise(NotYetError("not yet")),
             lambda: _raise(RefusedError("never")),
             lambda: _raise(ClusterError(ClusterTrouble.UNANSWERED, "gone")),
-            lambda: _raise(ConnectionLostError("cut", self._rng.choice([0.0, 100.0]))),
+            lambda: _raise(ConnectionLostError("cut", self._rng.choice([0.0, -100.0]))),
             lambda: _raise(ValueError("a defect")),
         ]
         if self._rng.random() < 0.3:
