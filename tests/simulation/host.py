@@ -581,7 +581,7 @@ class SimulatedTransactions:
     def _require_connections(self) -> None:
         if self.has_lost_connection():
             is_fresh = self._around.faults.commits_are_fresh and self._host.is_owner()
-            raise ConnectionLostError("in the simulation", self._host.context.clock.running_s() if is_fresh else -inf)
+            raise ConnectionLostError("in the simulation", inf if is_fresh else -inf)
 
     def has_lost_connection(self) -> bool:
         """Say whether the end of the last transaction may still be on its way, so that no other one may begin."""
