@@ -1,6 +1,7 @@
 """Simulates one partition in one thread: log, store, routers that crash, and a checker that knows only the orders.
 
-One seed is one run. Partitions share nothing, so a run has one. Its limits are small enough for several buckets of
+One seed is one run. Partitions share nothing but the producers of lanes, so a run has one partition, and
+:mod:`.shared` plays the transactions of several. Its limits are small enough for several buckets of
 several segments.
 
 The scheduler (:mod:`.run`) picks the next event. Records arrive, some in batches that no client can read. Clocks move,

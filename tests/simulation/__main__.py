@@ -1,20 +1,17 @@
-"""Replays one run: ``python -m tests.simulation SEED [WRONG_ROUTER]``."""
+"""Replays one run: ``python -m tests.simulation SEED [ROUTER]``; ``Lanes`` is the right router in lanes."""
 
 import sys
 
-from tests.simulation import wrong
-from tests.simulation.checker import Violation
-from tests.simulation.replacing import Wrong
-from tests.simulation.run import Run
+from tests.simulation.plays import ROUTERS
+from tests.simulation.violation import Violation
 
 
 def main(arguments: list[str]) -> int:
     """Print the events of the run and the verdict. Return 1 if a guarantee was broken."""
-    routers: dict[str, type[Wrong] | None] = {"Router": None, **{each.__name__: each for each in wrong.ALL}}
-    if not arguments or not arguments[0].isdecimal() or len(arguments) > 2 or not set(arguments[1:]) <= set(routers):
-        sys.stderr.write(f"usage: python -m tests.simulation SEED [{'|'.join(routers)}]\n")
+    if not arguments or not arguments[0].isdecimal() or len(arguments) > 2 or not set(arguments[1:]) <= set(ROUTERS):
+        sys.stderr.write(f"usage: python -m tests.simulation SEED [{'|'.join(ROUTERS)}]\n")
         return 2
-    run = Run(int(arguments[0]), routers[arguments[1] if len(arguments) == 2 else "Router"])
+    run = ROUTERS[arguments[1] if len(arguments) == 2 else "Router"](int(arguments[0]))
     try:
         run.play()
         verdict = "held"

@@ -15,10 +15,15 @@ from random import SystemRandom
 
 import click
 
+from tests.simulation.plays import Play
 from tests.simulation.run import Run
+from tests.simulation.shared.run import SharedRun
 
 AT_ONCE = 20
 """Seeds that a process plays before it reports: enough to make the cost of the hand-over negligible."""
+
+LANES_EVERY = 4
+"""One of so many seeds also plays transactions that partitions share."""
 
 MS_PER_HOUR = 3_600_000
 
@@ -34,17 +39,24 @@ class Played:
 
 
 def play(seeds: list[int]) -> Played:
-    """Play the right router on each seed."""
+    """Play the right router on each seed, and in lanes on some."""
     faults, simulated_ms, broken = 0, 0, []
     for seed in seeds:
         run = Run(seed)
-        try:
-            run.play()
-        except Exception as error:  # noqa: BLE001 - any error counts, and the seed replays it
-            broken.append(f"python -m tests.simulation {seed}   # {error!r}")
+        broken += _broken(run, f"{seed}")
+        if seed % LANES_EVERY == 0:
+            broken += _broken(SharedRun(seed), f"{seed} Lanes")
         faults += run.faults
         simulated_ms += run.simulated_ms
     return Played(len(seeds), faults, simulated_ms, broken)
+
+
+def _broken(run: Play, replayed_by: str) -> list[str]:
+    try:
+        run.play()
+    except Exception as error:  # noqa: BLE001 - any error counts, and the seed replays it
+        return [f"python -m tests.simulation {replayed_by}   # {error!r}"]
+    return []
 
 
 @click.command()

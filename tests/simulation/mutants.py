@@ -14,10 +14,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tests.simulation import wrong
-from tests.simulation.checker import Violation
+from tests.simulation.plays import ROUTERS, WRONG
 from tests.simulation.replacing import Wrong
-from tests.simulation.run import Run
+from tests.simulation.violation import Violation
 
 CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 HEADING = "| wrong router | what is wrong | found within seeds |\n|---|---|---|\n"
@@ -53,7 +52,7 @@ def catch(router: type[Wrong], seeds: Iterable[int]) -> Caught:
     seed = -1
     for seed in seeds:
         try:
-            Run(seed, router).play()
+            ROUTERS[router.__name__](seed).play()
         except Violation as violation:
             return Caught(router.__name__, what_is_wrong(router), seed + 1, str(violation))
     return Caught(router.__name__, what_is_wrong(router), seed + 1, None)
@@ -89,7 +88,7 @@ def with_rows(text: str, new_rows: str) -> str:
 def main(number: int, *, write: bool) -> None:
     """Play each wrong router until a seed breaks it, NUMBER seeds at most."""
     with ProcessPoolExecutor() as pool:
-        found = list(pool.map(catch, wrong.ALL, [range(number)] * len(wrong.ALL)))
+        found = list(pool.map(catch, WRONG, [range(number)] * len(WRONG)))
     table = Table("wrong router", "what is wrong", "seeds", "broken guarantee", box=None, pad_edge=False)
     for each in sorted(found, key=lambda caught: caught.seeds):
         table.add_row(each.name, each.what, str(each.seeds), each.violation or f"NOT FOUND in {number} seeds")

@@ -1,8 +1,9 @@
 """Models the transactional producers of a router process: one of the partition's own id, and one of a lane.
 
-The lane has other partitions, which are not modelled. Only the harm that they may do to the lane is: one of them meets
-an unknown outcome, or is taken over by another process, which fences the lane. The registry of lanes is the shipped one
-(:class:`sidecar.kafka.writing.lanes.Lanes`).
+The lane has other partitions, of which only the harm to the lane is modelled here: one of them meets an unknown
+outcome, or is taken over by another process, which fences the lane. The registry of lanes is the shipped one
+(:class:`sidecar.kafka.writing.lanes.Lanes`). Transactions with parts of several partitions are played in
+:mod:`tests.simulation.shared`.
 """
 
 import random

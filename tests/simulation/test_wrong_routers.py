@@ -4,10 +4,11 @@ import pytest
 
 from tests.simulation import mutants, wrong
 from tests.simulation.__main__ import main
+from tests.simulation.plays import WRONG
 from tests.simulation.replacing import Wrong
 
 
-@pytest.mark.parametrize("wrong_router", wrong.ALL)
+@pytest.mark.parametrize("wrong_router", WRONG)
 def test_a_wrong_router_is_caught(wrong_router: type[Wrong]) -> None:
     assert mutants.catch(wrong_router, mutants.most_telling(wrong_router)).violation is not None
 
@@ -27,9 +28,7 @@ def test_replay_from_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_table_of_wrong_routers_is_that_of_the_code() -> None:
     """``make mutants WRITE=--write`` writes the table; its numbers of seeds date from that run."""
     kept = list(mutants.kept(mutants.CONTRIBUTING.read_text("utf-8")))
-    assert [(name, what) for name, what, _ in kept] == [
-        (each.__name__, mutants.what_is_wrong(each)) for each in wrong.ALL
-    ]
+    assert [(name, what) for name, what, _ in kept] == [(each.__name__, mutants.what_is_wrong(each)) for each in WRONG]
     assert all(1 <= seeds <= mutants.MOST_SEEDS for _, _, seeds in kept)
 
 
