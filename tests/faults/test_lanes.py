@@ -11,7 +11,7 @@ import pytest
 from tests.faults.stage import SMALL_BUCKETS, FaultStage, settled
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import CREATE_TIME, Load, now_ms, wait_until
-from tests.integration.stored_buckets import state
+from tests.integration.stored_buckets import lanes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -22,12 +22,6 @@ KILLS = 8
 ZOMBIES = 4
 
 
-def lanes_of(stage: FaultStage, delay: str) -> list[str]:
-    """Return the transactional id of the lane that each state names, or an empty text."""
-    named = [state(stage, delay, partition).lane for partition in range(PARTITIONS)]
-    return ["" if lane is None else lane.transactional_id for lane in named]
-
-
 @contextmanager
 def two_routers(stage: FaultStage, rng: Random) -> Iterator[tuple[str, list[RouterProcess], Load]]:
     """Start two routers with a lane each, under a load; yield the delay topic, the routers and the load."""
@@ -35,7 +29,7 @@ def two_routers(stage: FaultStage, rng: Random) -> Iterator[tuple[str, list[Rout
     one, two = (stage.router(name, instance_id=name, **LANES) for name in ("one", "two"))
     with one, two, Load(stage, [delay], rng, partitions=PARTITIONS, a_second=200, delays_ms=(0, 6_000)) as load:
         one.start_and_wait()
-        wait_until(lambda: all(lanes_of(stage, delay)), "every state names a lane")
+        wait_until(lambda: all(lanes(stage, delay, PARTITIONS)), "every state names a lane")
         two.start_and_wait()
         yield delay, [one, two], load
 
@@ -61,7 +55,7 @@ def test_routers_that_are_killed_lose_and_double_nothing(lone: FaultStage, rng: 
         end_in_order(lone, routers, load)
         assert not any(router.events("partition_refused") for router in routers)
         # An orderly end gives each state back, so that a router without lanes may go on.
-        assert not any(lanes_of(lone, delay))
+        assert not any(lanes(lone, delay, PARTITIONS))
 
 
 def test_a_router_that_was_stopped_and_goes_on_writes_nothing_more(lone: FaultStage, rng: Random) -> None:
@@ -98,12 +92,12 @@ def test_a_partition_whose_records_are_refused_leaves_the_lane(lone: FaultStage)
     )
     with lone.router(**LANES) as router:
         router.start_and_wait()
-        wait_until(lambda: all(lanes_of(lone, delay)), "every state names a lane")
+        wait_until(lambda: all(lanes(lone, delay, PARTITIONS)), "every state names a lane")
         old_ms = now_ms() - 3_600_000
         for _ in range(3):
             lone.send(delay, ("deliver-after", b"50"), ("deliver-to", strict.encode()), timestamp_ms=old_ms)
-        wait_until(lambda: lanes_of(lone, delay)[0] == "", "the partition has a producer of its own")
-        assert all(lanes_of(lone, delay)[1:])
+        wait_until(lambda: lanes(lone, delay, PARTITIONS)[0] == "", "the partition has a producer of its own")
+        assert all(lanes(lone, delay, PARTITIONS)[1:])
         lone.wait_records(f"{delay}.rejected", 3)
         for partition in range(PARTITIONS):
             lone.send(delay, ("deliver-after", b"50"), partition=partition)

@@ -20,6 +20,12 @@ def state(stage: Stage, delay: str, partition: int = 0) -> StoredState:
     return folded
 
 
+def lanes(stage: Stage, delay: str, partitions: int) -> list[str]:
+    """Return the transactional id of the lane that the state of each partition names, or an empty text."""
+    named = [state(stage, delay, partition).lane for partition in range(partitions)]
+    return ["" if lane is None else lane.transactional_id for lane in named]
+
+
 def manifests_ever(stage: Stage, delay: str) -> Iterator[Manifest]:
     """Yield every manifest that was ever committed, including the manifests of removed buckets."""
     for record in stage.records(f"{delay}.delay-state"):

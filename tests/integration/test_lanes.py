@@ -4,36 +4,34 @@ from functools import partial
 from random import Random
 
 from tests.integration.scenario import Load, Stage, wait_until
-from tests.integration.stored_buckets import state
+from tests.integration.stored_buckets import lanes
 
 PARTITIONS = 4
 
 
-def lanes(stage: Stage, delay: str) -> set[str]:
-    """Return the transactional ids of the lanes that the states name, with an empty text for none."""
-    named = [state(stage, delay, partition).lane for partition in range(PARTITIONS)]
-    return {"" if lane is None else lane.transactional_id for lane in named}
+def _lanes(stage: Stage, delay: str) -> set[str]:
+    return {*lanes(stage, delay, PARTITIONS)}
 
 
 def _some_have_no_lane(stage: Stage, delay: str, *, expected: bool) -> bool:
-    return ("" in lanes(stage, delay)) is expected
+    return ("" in _lanes(stage, delay)) is expected
 
 
 def test_a_killed_router_is_followed_by_one_that_fences_its_lane(stage: Stage, rng: Random) -> None:
     delay = stage.delay(partitions=PARTITIONS, default_target=stage.target())
     with stage.router(lanes=1) as router, Load(stage, [delay], rng, partitions=PARTITIONS) as load:
         router.start_and_wait()
-        wait_until(lambda: "" not in lanes(stage, delay), "every state names a lane")
-        (before,) = lanes(stage, delay)
+        wait_until(lambda: "" not in _lanes(stage, delay), "every state names a lane")
+        (before,) = _lanes(stage, delay)
         assert before.startswith(f"{stage.group_id}.lane.")
         router.kill()
         router.start_and_wait()
-        wait_until(lambda: not {"", before} & lanes(stage, delay), "every state names the lane of the new process")
+        wait_until(lambda: not {"", before} & _lanes(stage, delay), "every state names the lane of the new process")
         load.finish()
         assert stage.settle().released_once > 0
         assert router.stop() == 0
     # Every state was given back, so that a router without lanes may go on.
-    assert lanes(stage, delay) == {""}
+    assert _lanes(stage, delay) == {""}
 
 
 def test_partitions_go_from_lanes_to_producers_of_their_own_and_back(stage: Stage, rng: Random) -> None:

@@ -22,6 +22,7 @@ from tests.integration.one_worker import log_start, one_worker
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Load, Stage, wait_until
 from tests.integration.secured import ADMIN, ROUTER, Secured, password, secured_or_skip
+from tests.integration.stored_buckets import lanes
 from tests.support import kafka_tools
 
 BUCKETS: dict[str, Any] = {
@@ -35,6 +36,9 @@ BUCKETS: dict[str, Any] = {
     "trim": True,
 }
 
+PARTITIONS = 2
+in_a_lane = pytest.mark.parametrize("scene", [1], indirect=True, ids=["in-a-lane"])
+
 
 @pytest.fixture(scope="module")
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
@@ -44,36 +48,38 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 class Scene:
     """A delay topic created by ``init``, and the configuration of a router that has no rights yet."""
 
-    def __init__(self, broker: Secured, folder: Path, **options: Any) -> None:
+    def __init__(self, broker: Secured, folder: Path, lanes: int, **options: Any) -> None:
         self.broker = broker
         self.stage = Stage(broker.plain, folder)
         self.delay = f"{self.stage.word}.delay"
         self.target = self.stage.target()
         self.stage.delays[self.delay] = {"name": self.delay, "default_target": self.target, **options}
         administrator = self.process(folder / ADMIN, ADMIN)
-        done = administrator.command("init", "--partitions", "2")
+        done = administrator.command("init", "--partitions", str(PARTITIONS))
         assert done.returncode == 0, done.stdout + done.stderr
-        self.router = self.process(folder / ROUTER, ROUTER)
+        self.router = self.process(folder / ROUTER, ROUTER, lanes=lanes)
 
-    def process(self, folder: Path, user: str) -> RouterProcess:
+    def process(self, folder: Path, user: str, **options: Any) -> RouterProcess:
         """Return a router of that user, not started."""
         return RouterProcess(
             folder,
             self.broker.bootstrap,
             [*self.stage.delays.values()],
             kafka=self.broker.client(user),
-            group_id=self.stage.group_id,
-            session_timeout="3s",
-            instance_id="one",
+            **{"group_id": self.stage.group_id, "session_timeout": "3s", "instance_id": "one", **options},
         )
 
-    def listed(self) -> list[Acl]:
+    def listed(self, router: RouterProcess | None = None) -> list[Acl]:
         """Return the ACLs that ``check --acls`` prints for scripts."""
-        done = self.router.command("check", "--acls", "--json", "--principal", f"User:{ROUTER}")
+        done = (router or self.router).command("check", "--acls", "--json", "--principal", f"User:{ROUTER}")
         assert done.returncode == 0, done.stderr
         plain = json.loads(done.stdout)
         assert (plain["principal"], plain["notes"]) == (f"User:{ROUTER}", [])
         return [Acl(**each) for each in plain["acls"]]
+
+    def lanes(self) -> set[str]:
+        """Return the transactional ids of the lanes that the states name, with an empty text for none."""
+        return {*lanes(self.stage, self.delay, PARTITIONS)}
 
     def count(self, histogram: str) -> float:
         """Return the number of measurements of this histogram by the running router."""
@@ -86,14 +92,15 @@ class Scene:
 
 
 @pytest.fixture
-def scene(broker: Secured, tmp_path: Path) -> Iterator[Scene]:
+def scene(broker: Secured, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scene]:
     """Yield a scene, and revoke its rights at the end."""
-    scene = Scene(broker, tmp_path, **BUCKETS)
+    scene = Scene(broker, tmp_path, getattr(request, "param", 0), **BUCKETS)
     yield scene
     if left := [Acl(*each, why="") for each in broker.granted(ROUTER)]:
         broker.revoke(ROUTER, *left)
 
 
+@in_a_lane
 def test_the_whole_job_with_exactly_the_rights_that_are_listed(
     scene: Scene, rng: Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,8 +125,11 @@ def test_the_whole_job_with_exactly_the_rights_that_are_listed(
         router.start_and_wait()
         with Load(stage, [scene.delay], rng, partitions=2, a_second=200, delays_ms=(0, 4_000)):
             wait_until(lambda: scene.count("seal_seconds") >= 4, "buckets are sealed")
+            wait_until(lambda: "" not in scene.lanes(), "both states name the lane")
+            before = scene.lanes()
             router.kill()
             router.start_and_wait()
+            wait_until(lambda: not {"", *before} & scene.lanes(), "both states name the lane of the new process")
             wait_until(lambda: scene.count("merge_seconds") >= 1, "buckets are merged")
         report = stage.settle()
         assert report.rejected > 0
@@ -173,6 +183,7 @@ def troubles(config: Config, client: AdminClient) -> list[Finding]:
     return [finding for finding in check.findings(config, client) if finding.level is not Level.OK]
 
 
+@in_a_lane
 def test_rights_that_are_taken_away_are_named_and_work_again_once_given_back(scene: Scene, rng: Random) -> None:
     broker, stage, router = scene.broker, scene.stage, scene.router
     listed = scene.listed()
@@ -191,6 +202,37 @@ def test_rights_that_are_taken_away_are_named_and_work_again_once_given_back(sce
         load.finish()
         stage.settle()
         assert router.stop() == 0
+
+
+@pytest.mark.parametrize("scene", [0, 1], indirect=True, ids=["with-own-producers", "in-a-lane"])
+def test_after_a_change_of_group_id_the_right_to_fence_the_former_group_is_named(scene: Scene, tmp_path: Path) -> None:
+    broker, stage, before = scene.broker, scene.stage, scene.router
+    after = scene.process(tmp_path / "after", ROUTER, group_id=f"{stage.word}.after")
+    rights = {*scene.listed(), *scene.listed(after)}
+    fences = next(
+        acl for acl in rights if (acl.resource_type, acl.name) == (acls.TRANSACTIONAL_ID, f"{stage.group_id}.")
+    )
+    broker.grant(ROUTER, *rights)
+    wait_until(lambda: before.command("check").returncode == 0, "the ACLs are in force")
+    with before, after:
+        before.start_and_wait()
+        for partition in range(PARTITIONS):
+            stage.send(scene.delay, ("deliver-after", b"1"), partition=partition)
+            stage.send(scene.delay, ("deliver-after", b"5000"), partition=partition)
+        stage.wait_records(scene.target, PARTITIONS)
+        before.kill()
+        broker.revoke(ROUTER, fences)
+        after.start()
+        wait_until(lambda: len(after.events("partition_refused")) == PARTITIONS, "each partition is refused")
+        for refused in after.events("partition_refused"):
+            assert f"routers of group {stage.group_id} have served {scene.delay}/" in refused["why"]
+            assert (
+                f"--operation Write --transactional-id {fences.name} --resource-pattern-type prefixed" in refused["why"]
+            )
+        broker.grant(ROUTER, fences)
+        after.wait_ready()
+        stage.settle()
+        assert after.stop() == 0
 
 
 def test_a_state_topic_that_may_not_be_written_is_named_with_the_right_and_the_command(scene: Scene) -> None:

@@ -24,6 +24,7 @@ APART_S: Final = 60.0
 """The time for which a partition is set apart. A topic that refuses records seldom refuses just one."""
 
 _ID_BYTES: Final = 8
+_MARK: Final = ".lane."
 
 
 @dataclass(eq=False)
@@ -68,13 +69,13 @@ class Lanes:
 
     def __init__(
         self,
-        prefix: str,
+        group: str,
         most: int,
         make: Callable[[str, OnThrottle | None], RenewableProducer],
         clock: Clock,
     ) -> None:
         process = secrets.token_hex(_ID_BYTES)
-        self._slots = [_Slot(f"{prefix}.lane.{process}.{number}") for number in range(most)]
+        self._slots = [_Slot(f"{group}{_MARK}{process}.{number}") for number in range(most)]
         self._make = make
         self._clock = clock
         # Guards the choice of a lane, and the locks of the ids. A thread that holds it waits for no other lock.
@@ -164,3 +165,12 @@ class Lanes:
 def _has_another(slot: _Slot, place: Place, mine: Member | None) -> bool:
     """Say whether another ownership of the partition has not left the lane: its thread may hang in a client."""
     return any(each.place == place and each is not mine for each in slot.members)
+
+
+def group_of(name: LaneName) -> str:
+    """Return the group of the process that has made a lane.
+
+    >>> group_of(LaneName("delay-router.lane.5f3e0c1a9b7d2468.0", 1))
+    'delay-router'
+    """
+    return name.transactional_id.rpartition(_MARK)[0]

@@ -2,9 +2,9 @@
 
 import secrets
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -41,7 +41,7 @@ from sidecar.kafka.reading.fetching import Fetching, connects_of
 from sidecar.kafka.reading.offset_reader import OffsetReader
 from sidecar.kafka.writing.kafka_transactions import KafkaTransactions
 from sidecar.kafka.writing.lane import Lane
-from sidecar.kafka.writing.lanes import Member
+from sidecar.kafka.writing.lanes import Member, group_of
 from sidecar.kafka.writing.target_directory import TargetDirectory
 from sidecar.kafka.writing.transactions import commit, fence, produce
 from sidecar.kafka.writing.writer import PartitionWriter
@@ -217,7 +217,8 @@ class KafkaHost:
 
     def _end_lane(self, name: LaneName) -> None:
         mine = None if self.lane is None else self.lane.member
-        self._shared.lanes.end(name, self.context.place, mine, self._fence)
+        with self._fencing_group(group_of(name)):
+            self._shared.lanes.end(name, self.context.place, mine, self._fence)
 
     def _claim(self, group: str) -> None:
         with self._writes_with.alone() as producer:
@@ -226,14 +227,25 @@ class KafkaHost:
             commit(producer)
 
     def _end_group(self, group: str) -> None:
-        config, place = self._shared.config, f"{self._topic.name}/{self._partition}"
+        config = self._shared.config
         producer = clients.producer(config, clients.transactional_id(config, *self.context.place, group=group))
         try:
-            self._fence(producer)
+            with self._fencing_group(group):
+                self._fence(producer)
+        finally:
+            producer.purge()
+
+    @contextmanager
+    def _fencing_group(self, group: str) -> Iterator[None]:
+        """Raise RefusedError with the way out if the brokers do not let this group fence another one."""
+        try:
+            yield
         except KafkaException as exception:
-            if error_of(exception).code() != KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            is_denied = error_of(exception).code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            if not is_denied or group == self.context.group_id:
                 raise
-            resource = f"--transactional-id {shlex.quote(group)} --resource-pattern-type prefixed"
+            config, place = self._shared.config, f"{self._topic.name}/{self._partition}"
+            resource = f"--transactional-id {shlex.quote(f'{group}.')} --resource-pattern-type prefixed"
             grant = acl_command(config.bootstrap, ["Write"], resource, principal_of(config.kafka))
             raise RefusedError(
                 f"routers of group {group} have served {place}, and this group, {self.context.group_id}, may not fence"
@@ -241,8 +253,6 @@ class KafkaHost:
                 f" the configuration of one group. If it is to be this group that serves it, stop group {group}, and"
                 f" grant this group's principal the right to fence it: {grant}"
             ) from exception
-        finally:
-            producer.purge()
 
     def transactions(self, origin: Origin) -> KafkaTransactions:
         """Return transactions of the producer of the partition's own id, which has fenced the other owners."""
