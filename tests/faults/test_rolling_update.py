@@ -1,4 +1,7 @@
-"""Tests routers of the last release and of this version in one group, while records flow: no loss, no duplicates."""
+"""Tests routers of the last release and of this version in one group, while records flow: no loss, no duplicates.
+
+Those of this version have a lane each, of which the last release knows nothing.
+"""
 
 import json
 import os
@@ -15,7 +18,7 @@ from sidecar import failpoints
 from tests.faults.stage import SMALL_BUCKETS, FaultStage, settled
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Load, now_ms, wait_until
-from tests.integration.stored_buckets import state
+from tests.integration.stored_buckets import lanes, state
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.timeout(300)
@@ -24,7 +27,8 @@ RELEASED = ("v0.1.0", "0baa04afbb25a7160f9d04433eb158299b0ddaf6")
 """The tag of the last release, whose rules were of version 2; and its commit, for clones without tags."""
 
 ROOMS = ("index", "sidecar", "snapshots")
-PARTITIONS = 4
+# Each of three members then has two partitions, so that those of this version are in its lane.
+PARTITIONS = 6
 
 TAKING_OVER = ("recovery.fenced", "recovery.state_read", "recovery.replayed")
 BACKLOG = 4_000
@@ -63,10 +67,12 @@ class Fleet:
         self.delay = stage.delay("delay", PARTITIONS, begun=False, default_target=out, **SMALL_BUCKETS)
         self.old, self.new = (
             [
-                stage.router(f"{age}-{number}", instance_id=str(number) if named else "", session_timeout="3s")
+                stage.router(
+                    f"{age}-{number}", instance_id=str(number) if named else "", session_timeout="3s", **options
+                )
                 for number in range(2)
             ]
-            for age in ("old", "new")
+            for age, options in (("old", {}), ("new", {"lanes": 1}))
         )
 
     def start_old(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,6 +112,7 @@ def test_one_router_after_the_other_is_rolled_up_back_and_up_again(
             assert before.stop() == 0
             after.start_and_wait()
             time.sleep(rng.uniform(3, 6))
+        wait_until(lambda: all(lanes(lone, fleet.delay, PARTITIONS)), "every state names a lane")
         for before, after in zip(fleet.old, fleet.new, strict=True):
             assert after.stop() == 0
             fleet.start(before, monkeypatch)
@@ -132,10 +139,12 @@ def test_what_has_been_served_by_this_version_waits_until_the_one_before_is_gone
         fleet.start_old(monkeypatch)
         time.sleep(4)
         new.start_and_wait()
-        wait_until(lambda: bool(new.events("partition_active")), "the new one serves a partition")
+        wait_until(lambda: any(lanes(lone, fleet.delay, PARTITIONS)), "the new one serves partitions in its lane")
         time.sleep(rng.uniform(3, 6))
         new.kill()
-        _wait_until_rolled_back(old, other_old)
+        died_in_lane = sum(map(bool, lanes(lone, fleet.delay, PARTITIONS)))
+        assert died_in_lane > 0
+        _wait_until_rolled_back(old, other_old, partitions=died_in_lane)
         old.kill()
         new.start()
         time.sleep(rng.uniform(3, 6))
