@@ -5,6 +5,7 @@
 
 from typing import Final
 
+from sidecar.cli.output import format_bytes
 from sidecar.operations.sizing.capacity import Load, catch_up_s, delay_topic_bytes, disk, memory, processes
 from sidecar.operations.sizing.memory import MIB
 from tests.docs.documents import table_of, with_table
@@ -19,7 +20,7 @@ BROKERS: Final = 3
 OUTAGE_S: Final = 600
 
 RATES: Final = (1_000, 10_000, 50_000)
-PENDING: Final = (1_000_000, 10_000_000, 100_000_000)
+PENDING: Final = (1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
 
 _STEP_BYTES: Final = 256 * MIB
 """Requests and limits of memory are multiples of it."""
@@ -45,7 +46,7 @@ def tables() -> str:
         kept = disk(load)
         of_pending.append(
             (
-                f"{pending // 1_000_000} M",
+                _count(pending),
                 f"{-(-memory(load, PARTITIONS).total_bytes // MIB):,} MiB",
                 _size(kept.pointer_snapshots_bytes),
                 _size(kept.inline_snapshots_bytes),
@@ -73,16 +74,26 @@ def resources() -> str:
         need = memory(_load(RATES[0], pending // RATES[0]), PARTITIONS)
         request, limit = need.total_bytes - need.fetch_bytes, need.total_bytes
         line = f"resources: {{requests: {{cpu: 500m, memory: {_mi(request)}}}, limits: {{memory: {_mi(limit)}}}}}"
-        rows.append((f"{pending // 1_000_000} M", f"{-(-limit // MIB):,} MiB", f"`{line}`"))
+        rows.append((_count(pending), f"{-(-limit // MIB):,} MiB", f"`{line}`"))
     return table_of(("pending records of a process", "at most", "value"), rows)
+
+
+def with_hundred_partitions(pending: int) -> str:
+    """Return the memory of a process that has 100 partitions and so many pending records, as ``plan`` prints it."""
+    load = _load(RATES[0], pending // RATES[0], partitions=100)
+    return format_bytes(memory(load, load.partitions).total_bytes)
 
 
 def _mi(size_bytes: int) -> str:
     return f"{-(-size_bytes // _STEP_BYTES) * _STEP_BYTES // MIB}Mi"
 
 
-def _load(rate_s: int, delay_s: int) -> Load:
-    return Load(rate_s, delay_s * _MS_PER_S, VALUE_BYTES, PARTITIONS, BROKERS)
+def _load(rate_s: int, delay_s: int, partitions: int = PARTITIONS) -> Load:
+    return Load(rate_s, delay_s * _MS_PER_S, VALUE_BYTES, partitions, BROKERS)
+
+
+def _count(records: int) -> str:
+    return f"{records // 1_000_000_000} G" if records >= 1_000_000_000 else f"{records // 1_000_000} M"
 
 
 def _duration(seconds: float) -> str:

@@ -22,20 +22,36 @@ from sidecar.operations.finding.store import MOST_READ, READ_FOR_S
 from sidecar.operations.sizing.capacity import (
     BROKER_TRANSACTIONS,
     CLIENTS_OF_PARTITION,
+    PENDING_BYTES,
     THREADS_OF_CLIENT,
     THREADS_OF_PARTITION,
+    Load,
+    memory,
 )
-from sidecar.operations.sizing.memory import MIB, PARTITION_BYTES, PROCESS_BYTES
+from sidecar.operations.sizing.memory import MIB, MOST_TIMES, PARTITION_BYTES, PROCESS_BYTES
 from sidecar.operations.status.report_publisher import AT_LEAST_EVERY_S
 from sidecar.operations.status.reports import STALE_MS
 from sidecar.operations.status.searching import MOST_RECORDS, SEARCH_S
 from sidecar.process.topic_watch import EVERY_S as TOPICS_EVERY_S
 from sidecar.tracing.releases import EXAMINED_RECORDS
+from tests.docs.capacity import CHART_FILE, PENDING, with_hundred_partitions
 from tests.support.paths import ROOT
 
 PAYLOAD_MIB: Final = RouterConfig.model_fields["payload_memory_bytes"].default // MIB
 SEAL_BEYOND_MS: Final = DelayTopicConfig.model_fields["seal_beyond_ms"].default
 HELD: Final = f"holds at most {LIMITS.held_records:,} records or {LIMITS.held_bytes // MIB} MiB"
+
+CHART: Final = str(CHART_FILE.relative_to(ROOT))
+ROOM: Final = f"up to {(2_048 * MIB - memory(Load(1, 1, 1, 1, 1), 0).total_bytes) // PARTITION_BYTES} partitions"
+"""The partitions that the default memory limit of the chart has room for, without pending records."""
+
+PARTS_OF_LIMIT: Final = (
+    f"`config.router.payload_memory` ({PAYLOAD_MIB} MiB) + {PROCESS_BYTES // MIB} MiB"
+    f" + {PARTITION_BYTES // MIB} MiB for each partition + {PENDING_BYTES} B for each pending record"
+    f" + {MOST_TIMES:,} \N{MULTIPLICATION SIGN} `max.message.bytes`"
+)
+
+HUNDRED_PARTITIONS: Final = [with_hundred_partitions(each) for each in PENDING]
 
 THREADS: Final = CLIENTS_OF_PARTITION * (1 + THREADS_OF_CLIENT) + THREADS_OF_PARTITION
 
@@ -52,6 +68,11 @@ SENTENCES: Final = [
     ("OPERATIONS.md", f"more than {MOST_SEGMENTS:,} segments"),
     ("OPERATIONS.md", f"`payload_memory` ({PAYLOAD_MIB} MiB), {PROCESS_BYTES // MIB} MiB"),
     ("OPERATIONS.md", f"{PARTITION_BYTES // MIB} MiB \N{MULTIPLICATION SIGN} partitions"),
+    ("OPERATIONS.md", ROOM),
+    (CHART, f"The default limit of 2 GiB has room for that with {ROOM}"),
+    ("OPERATIONS.md", f"it says {HUNDRED_PARTITIONS[1]} with the largest fetch"),
+    (CHART, PARTS_OF_LIMIT),
+    (CHART, "1 M records need {}, 10 M {}, 100 M {} and 1 G {}".format(*HUNDRED_PARTITIONS)),
     ("OPERATIONS.md", f"at most {PLACES.connections} connections, {PLACES.of_one_client} of one client"),
     ("OPERATIONS.md", f"Headers have {HEADERS_WITHIN_S:.0f} s"),
     ("OPERATIONS.md", f"{THREADS} a partition with one broker"),
