@@ -308,8 +308,9 @@ def _size_bytes(_: click.Context, __: click.Parameter, given: str) -> int:
 def plan_command(rate_s: int, delay_ms: int, size_bytes: int, partitions: int, brokers: int, *, as_json: bool) -> None:
     """Compute how many processes, and how much memory, traffic and disk a load takes.
 
-    It asks no cluster and reads no configuration: the defaults of each key count. OPERATIONS, 'How much it takes',
-    explains the formulas and where they were measured.
+    It asks no cluster and reads no configuration: the defaults of each key count. Only router.lanes is recommended: 2
+    if a process has 100 partitions or more, otherwise 0. Transactions, threads and connections count with it.
+    OPERATIONS, 'How much it takes', explains the formulas and where they were measured.
     """
     from sidecar.operations.sizing import capacity  # noqa: PLC0415 - no completion waits for it
 
@@ -323,10 +324,13 @@ def plan_command(rate_s: int, delay_ms: int, size_bytes: int, partitions: int, b
 
 
 def _plan_rows(planned: "CapacityPlan") -> Iterator[tuple[str, str, str]]:
+    from sidecar.operations.sizing.clients import LANES_FROM  # noqa: PLC0415 - as above
+
     memory, traffic, disk, rates = planned.memory, planned.traffic, planned.disk, planned.transactions
     yield "pending records", f"{planned.pending:,}", ""
     yield "processes", f"{planned.processes:,}", "one of them may be away"
     yield "partitions of a process", f"{planned.partitions_each:,}", f"{planned.partitions_at_most:,} if one is away"
+    yield "lanes of a process", str(planned.lanes), f"router.lanes; they pay from {LANES_FROM} partitions on"
     yield "memory of a process", format_bytes(memory.total_bytes), "at most, if one is away:"
     yield "  payload_memory", format_bytes(memory.payload_bytes), ""
     yield "  the process, partitions", format_bytes(memory.process_bytes + memory.partitions_bytes), ""
@@ -343,5 +347,5 @@ def _plan_rows(planned: "CapacityPlan") -> Iterator[tuple[str, str, str]]:
     yield "disk: snapshots, inline", format_bytes(disk.inline_snapshots_bytes), "while merging"
     yield "disk: snapshots, pointer", format_bytes(disk.pointer_snapshots_bytes), "while merging"
     yield "disk: state", format_bytes(disk.state_bytes), "at most"
-    yield "threads of a process", f"{planned.threads:,}", "for its partitions"
-    yield "connections of a process", f"{planned.connections:,}", "for its partitions, at most"
+    yield "threads of a process", f"{planned.threads:,}", "at most, beside take-overs"
+    yield "connections of a process", f"{planned.connections:,}", "at most, beside take-overs"

@@ -21,12 +21,19 @@ from sidecar.logs.lines import MAX_BYTES
 from sidecar.operations.finding.store import MOST_READ, READ_FOR_S
 from sidecar.operations.sizing.capacity import (
     BROKER_TRANSACTIONS,
-    CLIENTS_OF_PARTITION,
     PENDING_BYTES,
-    THREADS_OF_CLIENT,
-    THREADS_OF_PARTITION,
     Load,
     memory,
+)
+from sidecar.operations.sizing.clients import (
+    CLIENTS_OF_PARTITION,
+    LANES,
+    LANES_FROM,
+    THREADS_OF_CLIENT,
+    THREADS_OF_PARTITION,
+    client_threads,
+    clients,
+    threads,
 )
 from sidecar.operations.sizing.memory import MIB, MOST_TIMES, PARTITION_BYTES, PROCESS_BYTES
 from sidecar.operations.status.report_publisher import AT_LEAST_EVERY_S
@@ -53,7 +60,13 @@ PARTS_OF_LIMIT: Final = (
 
 HUNDRED_PARTITIONS: Final = [with_hundred_partitions(each) for each in PENDING]
 
-THREADS: Final = CLIENTS_OF_PARTITION * (1 + THREADS_OF_CLIENT) + THREADS_OF_PARTITION
+THREADS: Final = (
+    f"{threads(2, 0, 1) - threads(1, 0, 1)} a partition with one broker, most of them asleep, and"
+    f" {CLIENTS_OF_PARTITION} more for each further broker. In lanes (`router.lanes`) a partition has"
+    f" {THREADS_OF_PARTITION}, for any number of brokers. Each client, a lane included, has {THREADS_OF_CLIENT},"
+    " and 1 more for each broker."
+)
+OWN_CLIENTS: Final = clients(0, LANES) - LANES
 
 SENTENCES: Final = [
     ("OPERATIONS.md", HELD),
@@ -75,8 +88,14 @@ SENTENCES: Final = [
     (CHART, "1 M records need {}, 10 M {}, 100 M {} and 1 G {}".format(*HUNDRED_PARTITIONS)),
     ("OPERATIONS.md", f"at most {PLACES.connections} connections, {PLACES.of_one_client} of one client"),
     ("OPERATIONS.md", f"Headers have {HEADERS_WITHIN_S:.0f} s"),
-    ("OPERATIONS.md", f"{THREADS} a partition with one broker"),
-    ("OPERATIONS.md", f"and {CLIENTS_OF_PARTITION} more for each further broker"),
+    ("OPERATIONS.md", THREADS),
+    ("OPERATIONS.md", f"A process has {threads(0, LANES, 0) - client_threads(clients(0, LANES), 0)} for itself"),
+    ("OPERATIONS.md", f"and up to {OWN_CLIENTS} clients beside producers"),
+    ("OPERATIONS.md", f"`plan` recommends {LANES} from {LANES_FROM} partitions in a process on"),
+    ("OPERATIONS.md", f"With 30 brokers, 100 partitions in 8 lanes have up to {threads(100, 8, 30)} threads"),
+    ("OPERATIONS.md", f"{client_threads(clients(100, 8), 30)} of {clients(100, 8)} clients"),
+    ("OPERATIONS.md", f"In {LANES} lanes they have up to {threads(100, LANES, 30)}"),
+    ("OPERATIONS.md", f"without lanes {threads(100, 0, 30):,}"),
     ("OPERATIONS.md", "takes some {:,} to {:,} transactions a second".format(*BROKER_TRANSACTIONS)),
     (
         "OPERATIONS.md",

@@ -22,6 +22,7 @@ from sidecar.config.model import RouterConfig
 from sidecar.config.units import format_duration
 from sidecar.engine.ownership.rounds import MS_PER_S, SHARED_BY
 from sidecar.engine.release.transaction import SETTLE_S
+from sidecar.operations.sizing.clients import connections, recommended_lanes, threads
 from sidecar.operations.sizing.memory import ANY_CODEC, PARTITION_BYTES, PROCESS_BYTES, unpacked_bytes
 
 DUE_A_SECOND: Final = 152_000
@@ -43,16 +44,6 @@ WHILE_COMPACTING: Final = 2
 """Files of a state partition: brokers write to one, and have not compacted the one before."""
 
 MOST_REPLICAS: Final = 3
-
-CLIENTS_OF_PARTITION: Final = 1
-"""A producer. The admin client of a take-over ends with it, and the partitions of a process share their consumers."""
-
-SHARED_CONSUMERS: Final = 2
-"""Consumers of delay partitions in a process: partitions that were taken over again have another one than the rest."""
-
-THREADS_OF_CLIENT: Final = 3
-THREADS_OF_PARTITION: Final = 2
-"""Threads of a client beside one for each broker, and threads that are no client's: the worker and its reader."""
 
 COMMIT_S: Final = 0.004
 """The time of a transaction of one record on an idle broker."""
@@ -151,7 +142,7 @@ class DiskNeed:
 
 @dataclass(frozen=True, slots=True)
 class CapacityPlan:
-    """All that a load takes; memory, threads and connections are those of a process while another one is away."""
+    """All that a load takes; memory, lanes, threads and connections are of a process while another one is away."""
 
     pending: int
     processes: int
@@ -161,6 +152,7 @@ class CapacityPlan:
     traffic: BrokerTraffic
     transactions: TransactionRates
     disk: DiskNeed
+    lanes: int
     threads: int
     connections: int
     remarks: tuple[str, ...]
@@ -170,8 +162,8 @@ def plan(load: Load) -> CapacityPlan:
     """Return everything that a load takes, by the defaults of the configuration."""
     count = processes(load.rate_s)
     at_most = math.ceil(load.partitions / (count - 1))
-    transactions = _transactions(load)
-    clients = at_most * CLIENTS_OF_PARTITION + SHARED_CONSUMERS
+    lanes = recommended_lanes(at_most)
+    transactions = _transactions(load, count * lanes)
     return CapacityPlan(
         pending=load.pending,
         processes=count,
@@ -181,9 +173,10 @@ def plan(load: Load) -> CapacityPlan:
         traffic=_traffic(load),
         transactions=transactions,
         disk=disk(load),
-        threads=at_most * THREADS_OF_PARTITION + clients * (load.brokers + THREADS_OF_CLIENT),
-        connections=clients * load.brokers,
-        remarks=tuple(_remarks(load, count, transactions)),
+        lanes=lanes,
+        threads=threads(at_most, lanes, load.brokers),
+        connections=connections(at_most, lanes, load.brokers),
+        remarks=tuple(_remarks(load, count, lanes, transactions)),
     )
 
 
@@ -273,22 +266,25 @@ def _traffic(load: Load) -> BrokerTraffic:
     return BrokerTraffic(written_bytes_s, written_bytes_s * (load.replicas - 1), written_bytes_s)
 
 
-def _transactions(load: Load) -> TransactionRates:
+def _transactions(load: Load, lanes: int) -> TransactionRates:
+    """Return the rates of all processes together, which have so many lanes, or none."""
     partition_s = load.rate_s / load.partitions
     quick_s = SETTLE_S + COMMIT_S
     tick_s = max(RouterConfig().tick_ms / MS_PER_S, quick_s)
     # After a batch of many records the next one gets a tick to fill.
     each_s = 1 / tick_s if partition_s * tick_s >= SHARED_BY else min(partition_s, 1 / quick_s)
-    transactions_s = math.ceil(each_s * load.partitions)
-    targets = min(math.ceil(partition_s / each_s), load.partitions)
-    return TransactionRates(transactions_s, 2 * transactions_s, (1 + targets) * transactions_s)
+    commits_s = math.ceil(each_s * load.partitions)
+    transactions_s = min(commits_s, math.ceil(lanes / quick_s)) if lanes else commits_s
+    targets = min(math.ceil(load.rate_s / transactions_s), load.partitions)
+    # A transaction of a lane marks the state and the target of each partition that it commits.
+    return TransactionRates(transactions_s, 2 * commits_s, commits_s + targets * transactions_s)
 
 
-def _remarks(load: Load, count: int, rates: TransactionRates) -> Iterator[str]:
+def _remarks(load: Load, count: int, lanes: int, rates: TransactionRates) -> Iterator[str]:
     if load.partitions < count:
         yield f"a partition has one process: of {count} processes only {load.partitions} work, the others stand by"
     least, most = (each * load.brokers for each in BROKER_TRANSACTIONS)
-    if rates.transactions_s > least:
+    if rates.transactions_s > least and not lanes:
         yield (
             f"so many brokers, each on two cores, take {least:,} to {most:,} transactions a second; with more, records"
             " leave up to seconds late: have fewer partitions, or let them share transactions (router.lanes)"

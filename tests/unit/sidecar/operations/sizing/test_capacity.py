@@ -11,12 +11,13 @@ from sidecar.config.model import RouterConfig
 from sidecar.operations.sizing.capacity import (
     DUE_A_SECOND,
     PENDING_BYTES,
-    CapacityPlan,
     Load,
+    TransactionRates,
     catch_up_s,
     plan,
     processes,
 )
+from sidecar.operations.sizing.clients import connections, threads
 from sidecar.operations.sizing.memory import MIB, MOST_TIMES
 
 WEEK = Load(rate_s=5_000, delay_ms=7 * DAY_MS, size_bytes=500, partitions=12, brokers=3)
@@ -34,7 +35,7 @@ def test_defaults_are_those_of_the_configuration() -> None:
     planned = plan(WEEK)
     topic = DelayTopicConfig.model_validate({"name": "d"})
     assert planned.memory.payload_bytes == RouterConfig().payload_memory_bytes
-    assert RouterConfig().lanes == 0, "transactions, markers and threads are counted for a producer of each partition"
+    assert planned.lanes == RouterConfig().lanes == 0
     assert planned.disk.delay_topic_kept_ms == wanted_retention_ms(topic)
     longer = plan(Load(5_000, 30 * DAY_MS, 500, 12, 3))
     assert longer.disk.delay_topic_kept_ms == 37 * DAY_MS
@@ -93,13 +94,12 @@ def test_transactions_share_what_is_due_together(
     )
 
 
-def test_threads_and_connections_grow_with_partitions_and_brokers() -> None:
-    assert _clients(plan(Load(100, 60_000, 200, 1, 1))) == (14, 3)
-    assert _clients(plan(Load(100, 60_000, 200, 100, 30))) == (3_566, 3_060)
-
-
-def _clients(planned: CapacityPlan) -> tuple[int, int]:
-    return planned.threads, planned.connections
+def test_many_partitions_of_a_process_share_lanes() -> None:
+    planned = plan(Load(5_000, 60_000, 200, 100, 30))
+    assert (planned.lanes, planned.threads, planned.connections) == (2, threads(100, 2, 30), connections(100, 2, 30))
+    assert planned.transactions == TransactionRates(500, 10_000, 10_000)
+    fewer = plan(Load(5_000, 60_000, 200, 99, 30))
+    assert (fewer.lanes, fewer.threads, fewer.transactions.transactions_s) == (0, threads(99, 0, 30), 5_000)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,8 @@ def _clients(planned: CapacityPlan) -> tuple[int, int]:
     [
         (Load(100, 60_000, 200, 2, 3), []),
         (Load(100, 60_000, 200, 1, 3), ["of 2 processes only 1 work"]),
-        (Load(5_000, 60_000, 200, 100, 1), ["take 200 to 1,000 transactions"]),
+        (Load(5_000, 60_000, 200, 100, 1), []),
+        (Load(5_000, 60_000, 200, 99, 1), ["take 200 to 1,000 transactions"]),
         (Load(1_000, 60_000, 200, 4, 3), ["give the target as many partitions"]),
         (Load(100, 60_000, 600_000, 2, 3), ["larger than segment_bytes"]),
         (Load(100, 60_000, 2_000_000, 2, 3), ["raise max.message.bytes"]),
