@@ -25,7 +25,7 @@ class Seen(NamedTuple):
 
 
 class MockBroker:
-    """A context with one broker, and a producer within a transaction. Settings are the producer's."""
+    """A context with a broker, or several, and a producer within a transaction. Settings are the producer's."""
 
     def __init__(self, **settings: object) -> None:
         self.producer = WatchedProducer(
@@ -39,7 +39,7 @@ class MockBroker:
             }
         )
         self.producer.init_transactions(_WAIT_S)
-        (broker,) = self.producer.list_topics(timeout=_WAIT_S).brokers.values()
+        broker, *_ = self.producer.list_topics(timeout=_WAIT_S).brokers.values()
         self.bootstrap = f"{broker.host}:{broker.port}"
         self._consumer = Consumer(
             {
