@@ -13,7 +13,7 @@ The schedule of a move is cancelled, and leaves the count again if the record th
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pyroaring import BitMap64
 
@@ -22,6 +22,8 @@ from index.pending.pending import Entry
 from index.pending.progress import Position
 
 P = TypeVar("P")
+
+_BEHIND_ALL: Final = 1 << 63
 
 
 class CountedStill:
@@ -65,11 +67,11 @@ class CountedStill:
         fresh = {place.offset for place in cancelled}
         gone = BitMap64(offset for _, offset, _ in passed if offset not in fresh)
         self._new = BitMap64(place.offset for place in cancelled if stays(place))
-        in_bucket = BitMap64(offset for offset in self._new if offset < unsealed_from)
+        in_bucket = _below(self._new, unsealed_from)
         in_buckets += len(in_bucket) - len(gone - self._unsealed)
         self._planned = (self._unsealed - gone) | (self._new - in_bucket)
         if sealed_to is not None:
-            sealed = BitMap64(offset for offset in self._planned if offset < sealed_to)
+            sealed = _below(self._planned, sealed_to)
             self._planned -= sealed
             in_buckets += len(sealed)
         # The mask of a restored state was not counted, so more records may pass than were counted.
@@ -88,3 +90,14 @@ class CountedStill:
     def confirm(self) -> None:
         """Take over the counts of the committed transaction."""
         self._unsealed = self._planned
+
+
+def _below(offsets: BitMap64, limit: int) -> BitMap64:
+    """Return the offsets below a limit.
+
+    Without a loop: each loop over an empty bitmap leaks 224 bytes in pyroaring 1.2.0, and this is called for each
+    transaction.
+    """
+    below = BitMap64(offsets)
+    below.remove_range(limit, _BEHIND_ALL)
+    return below

@@ -125,7 +125,8 @@ class InventoryKeeper:
         group: str = "",
     ) -> None:
         self._keys = {manifest_key(manifest.bucket_id) for manifest in buckets}
-        self._keys.update(mask_key(offset >> CONTAINER_BITS) for offset in mask)
+        # A loop over an empty bitmap leaks memory (pyroaring 1.2.0).
+        self._keys.update(mask_key(offset >> CONTAINER_BITS) for offset in mask or ())
         self._keys.update(map(transit_key, transit))
         self._keys.update(query_key(query.offset) for query in queries)
         self._keys.update(held_key(entry.offset, part) for entry in held for part in range(entry.parts))
