@@ -17,6 +17,12 @@ from tests.bench.results import MIB, BenchmarkFailed, Goal, Row, at_most
 PER_PARTITION: Final = 50
 """Records that fall due in each second in each partition."""
 
+BUSY: Final = 100, 200
+"""The number of partitions, and of records a second in each, of the run with the highest rate."""
+
+BUSY_MIB: Final = 400.0
+"""Most memory of the process in that run."""
+
 LEAD_S: Final = 20
 """Time from the first write to the first due time: the records are written, and indexed, by then."""
 
@@ -34,8 +40,8 @@ RESTART_S: Final = 5.0
 LANES: Final = 2
 """The number of lanes in the runs with lanes."""
 
-GOALS: Final[dict[int, tuple[int, int]]] = {100: (15, 60)}
-"""Lateness in ms that may not be exceeded, as p50 and p99, by the number of partitions."""
+GOALS: Final[dict[tuple[int, int], tuple[int, int]]] = {(100, PER_PARTITION): (15, 60), BUSY: (25, 100)}
+"""Lateness in ms that may not be exceeded in lanes, as p50 and p99, by the number of partitions and their rate."""
 
 
 class Size(NamedTuple):
@@ -71,30 +77,40 @@ def growth(context: Context) -> Iterator[Row]:
     """Measure processes of different size, each partition with the same rate, with lanes and without them."""
     for count in context.sizes.growing:
         for lanes in (LANES, 0) if count > LANES else (0,):
-            load = _load(context, count, lanes)
+            load = _load(context, count, lanes, PER_PARTITION)
             name = f"{count} partitions x {PER_PARTITION}/s" + (f", {lanes} lanes" if lanes else "")
-            for percent, goal in zip((50, 99), _goals(count, lanes), strict=True):
-                late_ms = load.lateness.percentile(percent)
-                yield Row("growth", f"{name}: p{percent}", late_ms, "ms", goal=goal, detail=load.detail)
+            yield from _rows(name, load, _goals(count, lanes, PER_PARTITION))
             what = f"{name}: from kill -9 and start to the last active partition"
             yield Row("growth", what, load.restart_s, "s", goal=at_most(RESTART_S))
+    count, per_s = BUSY
+    if count in context.sizes.growing:
+        load = _load(context, count, LANES, per_s)
+        name = f"{count} partitions x {per_s}/s, {LANES} lanes"
+        yield from _rows(name, load, _goals(count, LANES, per_s))
+        yield Row("growth", f"{name}: memory", load.busy.resident_mib, "MiB", goal=at_most(BUSY_MIB))
 
 
-def _goals(count: int, lanes: int) -> tuple[Goal | None, Goal | None]:
-    if count not in GOALS or not lanes:
+def _rows(name: str, load: Load, goals: tuple[Goal | None, Goal | None]) -> Iterator[Row]:
+    for percent, goal in zip((50, 99), goals, strict=True):
+        late_ms = load.lateness.percentile(percent)
+        yield Row("growth", f"{name}: p{percent}", late_ms, "ms", goal=goal, detail=load.detail)
+
+
+def _goals(count: int, lanes: int, rate: int) -> tuple[Goal | None, Goal | None]:
+    if (count, rate) not in GOALS or not lanes:
         return None, None
-    p50_ms, p99_ms = GOALS[count]
+    p50_ms, p99_ms = GOALS[count, rate]
     return at_most(p50_ms), at_most(p99_ms)
 
 
-def _load(context: Context, count: int, lanes: int) -> Load:
+def _load(context: Context, count: int, lanes: int, rate: int) -> Load:
     # A member with a name gets its partitions back at its start, so the restart includes no wait for the group.
     settings = {"lanes": lanes, "instance_id": "one"}
     with router.running(context.bootstrap, partitions=count, router=settings) as running:
         time.sleep(AT_REST_S)
         process = psutil.Process(running.process.pid)
         rest = _size(process)
-        seconds, per_s = context.sizes.growing_s, PER_PARTITION * count
+        seconds, per_s = context.sizes.growing_s, rate * count
         warm_ms = workload.now_ms() + LEAD_S * 1_000
         first_ms, records = warm_ms + WARM_S * 1_000, per_s * (WARM_S + seconds)
         between_ms = [warm_ms, first_ms + seconds * 1_000]

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from confluent_kafka import OFFSET_END, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from sidecar.dev.local_kafka import BENCH_JVM, Cluster, cluster
 from tests.bench import growth, router, workload
 from tests.bench.context import Context
 from tests.bench.released import Lateness
-from tests.bench.results import Row
+from tests.bench.results import BenchmarkFailed, Row
 
 PARTITIONS: Final = 10
 LANES: Final = 2
@@ -39,12 +40,18 @@ class Trouble(NamedTuple):
     is_damaged: bool = False
     uses_second: bool = False
     kills: bool = False
+    seals: bool = False
+    loses_segments: bool = False
+    partitions: int = PARTITIONS
 
 
 TROUBLES: Final = (
     Trouble("no trouble"),
     Trouble("a broker refuses records of one partition", uses_second=True),
+    Trouble("a broker refuses records of one partition", uses_second=True, partitions=100),
     Trouble("the state of one partition is damaged", is_damaged=True),
+    Trouble("no trouble, and a seal a second", seals=True),
+    Trouble("a seal a second, and all segments of one partition are lost", seals=True, loses_segments=True),
     Trouble("a broker is killed", kills=True),
     Trouble("a broker is killed that alone has a target of one partition", uses_second=True, kills=True),
 )
@@ -55,7 +62,7 @@ def isolation(context: Context) -> Iterator[Row]:
     for trouble in TROUBLES:
         with cluster(3, own_nodes=True, jvm=BENCH_JVM) as kafka:
             lateness = _measure(replace(context, bootstrap=kafka.bootstrap), kafka, trouble)
-        name = f"{PARTITIONS} partitions, {LANES} lanes, three brokers: {trouble.name}"
+        name = f"{trouble.partitions} partitions, {LANES} lanes, three brokers: {trouble.name}"
         for percent in (50, 99, 100):
             yield Row("isolation", f"{name}: p{percent}", lateness.percentile(percent), "ms")
 
@@ -72,10 +79,12 @@ def _measure(context: Context, kafka: Cluster, trouble: Trouble) -> Lateness:
     for future in admin.create_topics(new).values():
         future.result(workload.REQUEST_TIMEOUT_S)
     topic = {"default_target": out, "allowed_targets": [second], "timestamp": "source"}
-    with router.prepared(kafka.bootstrap, PARTITIONS, topic=topic, router={"lanes": LANES}) as running:
+    if trouble.seals:
+        topic |= {"seal_age": "1s"}
+    with router.prepared(kafka.bootstrap, trouble.partitions, topic=topic, router={"lanes": LANES}) as running:
         _start(kafka, running, trouble)
         seconds = context.sizes.isolated_s
-        served = range(1 if trouble.is_damaged else 0, PARTITIONS)
+        served = range(1 if trouble.is_damaged else 0, trouble.partitions)
         began_ms = workload.now_ms() + LEAD_S * 1_000
         first_ms = began_ms + WARM_S * 1_000
         last_ms = first_ms + seconds * 1_000
@@ -86,6 +95,8 @@ def _measure(context: Context, kafka: Cluster, trouble: Trouble) -> Lateness:
         workload.sleep_until(first_ms)
         if trouble.kills:
             node.kill()
+        if trouble.loses_segments:
+            _lose_segments(kafka, running)
         workload.sleep_until(last_ms)
         return growth.read(context, out, records, first_ms)
 
@@ -99,6 +110,16 @@ def _start(kafka: Cluster, running: router.Router, trouble: Trouble) -> None:
     workload.flush(producer)
     running.process.start()
     time.sleep(DAMAGED_S)
+
+
+def _lose_segments(kafka: Cluster, running: router.Router) -> None:
+    """Remove all segments of partition 0, which the router makes anew from the delay topic."""
+    admin = workload.admin(kafka.bootstrap)
+    (deleted,) = admin.delete_records(
+        [TopicPartition(f"{running.delay_topic}.delay-snapshots", 0, OFFSET_END)]
+    ).values()
+    if deleted.result(workload.REQUEST_TIMEOUT_S).low_watermark <= 0:
+        raise BenchmarkFailed("partition 0 had no segment to lose")
 
 
 def _fill_second(context: Context, delay: str, second: str, between_ms: list[int], records: int) -> None:
