@@ -40,6 +40,7 @@ PLACES: Final[Mapping[str, str]] = {
     "adopt.catching_up": "some of an adopted bucket has left, and not everything up to the watermark",
     "recovery.fenced": "the former owner is fenced, nothing has been read",
     "recovery.state_read": "progress and manifests are read",
+    "recovery.noted": "the state names the lane of the new owner, which has written nothing in it",
     "recovery.replayed": "[S, C) is indexed again, nothing has been released",
     "ending.noted": "end-transaction has written its note, and the forgotten transaction is still open",
     "ending.closed": "the forgotten transaction is aborted, and its committed records are not written again yet",

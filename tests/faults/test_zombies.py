@@ -19,17 +19,23 @@ ADOPTING = [place for place in failpoints.PLACES if place.startswith("adopt.")]
 # The command end-transaction passes some others (test_forgotten.py), and a router that gives partitions up the
 # last one (test_ownership.py).
 PLACES = [place for place in failpoints.PLACES if not place.startswith(("adopt.", "ending.", "group."))]
+NOTED = "recovery.noted"
+# In a lane, the places of a take-over, and those before and after a commit that the next owner builds on.
+IN_LANE = [place for place in PLACES if place.startswith(("recovery.", "seal.", "removal."))]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("place", "lanes"), [(place, 0) for place in PLACES if place != NOTED] + [(place, 1) for place in IN_LANE]
+)
 def test_it_goes_on_where_it_was_stopped_and_owns_nothing(
-    place: str, lone: FaultStage, rng: Random, monkeypatch: pytest.MonkeyPatch
+    place: str, lanes: int, lone: FaultStage, rng: Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = lone.target()
-    delay = lone.delay(default_target=out, **SMALL_BUCKETS)
-    first, second = (lone.router(name, instance_id=name, **SESSION) for name in ("first", "second"))
-    with first, second, Load(lone, [delay], rng, a_second=150, delays_ms=(0, 8_000)) as load:
+    partitions = 1 + lanes
+    delay = lone.delay(partitions=partitions, default_target=lone.target(), **SMALL_BUCKETS)
+    first, second = (lone.router(name, instance_id=name, lanes=lanes, **SESSION) for name in ("first", "second"))
+    load = Load(lone, [delay], rng, partitions=partitions, a_second=150 * partitions, delays_ms=(0, 8_000))
+    with first, second, load:
         # This run makes buckets that can be loaded, merged and removed.
         first.start_and_wait()
         time.sleep(4)

@@ -68,8 +68,9 @@ def test_kill_9_at_every_named_place(
 ) -> None:
     # test_adoption.py has the failpoints of adoption, tests/faults/test_forgotten.py the ones of end-transaction.
     named = [place for place in failpoints.PLACES if not place.startswith(("adopt.", "ending.", "group."))]
-    # Only a restart that finds a manifest loads segments: sealed records stay in memory while they are due soon.
-    last = ["seal.after_manifest", "load.taken"]
+    # Only a router with lanes notes one. Only a restart that finds a manifest loads segments: sealed records stay in
+    # memory while they are due soon.
+    last = ["recovery.noted", "seal.after_manifest", "load.taken"]
     others = [place for place in named if place not in last]
     rng.shuffle(others)
     # Parallel chains save time: each has its own topics, group and load.
@@ -82,7 +83,7 @@ def test_kill_9_at_every_named_place(
             request.addfinalizer(stage.print_logs)
             out = stage.target("out", 2)
             delay = stage.delay("delay", 2, default_target=out, **SMALL_BUCKETS)
-            router = stack.enter_context(stage.router())
+            router = stack.enter_context(stage.router(lanes=int(lot is lots[-1])))
             load = stack.enter_context(Load(stage, [delay], rng, partitions=2, a_second=100, delays_ms=(0, 8_000)))
             running.append((stage, load, router, Chain(router, lot, monkeypatch)))
 

@@ -66,8 +66,8 @@ def test_told_again_and_again(stage: Stage, rng: Random) -> None:
 
 @pytest.mark.parametrize("place", [place for place in failpoints.PLACES if place.startswith("recovery.")])
 def test_while_it_restores(stage: Stage, rng: Random, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    delay = stage.delay("delay", 1, default_target=stage.target("out"), seal_records=300, seal_age="1s")
-    with stage.router(instance_id="") as router:
+    delay = stage.delay("delay", 2, default_target=stage.target("out"), seal_records=300, seal_age="1s")
+    with stage.router(instance_id="", lanes=1) as router:
         router.start_and_wait()
         stage.send_many(delay, [[("deliver-after", b"%d" % rng.randint(0, 5_000))] for _ in range(500)])
         time.sleep(rng.uniform(0.5, 1.5))

@@ -24,8 +24,9 @@ class Wrong:
     limits: ClassVar[Mapping[str, Any]] = {}
 
 
-OF_HOST = frozenset({"recovery.fenced", "recovery.replayed"})
-"""Failpoints for which the simulation has points of its own: after the fence, and before the next read."""
+OF_HOST = frozenset({"recovery.fenced", "recovery.noted", "recovery.replayed"})
+"""Failpoints for which the simulation has points of its own: after the fence, after the commit of the note, and before
+the next read."""
 
 RARE_PLACES = ("adopt.", "merge.", "seal.")
 TIMES = {"merge.after_manifest": 6}

@@ -76,6 +76,7 @@ def take_over(host: Host, claims: Claims) -> "OwnedPartition":
     if not origin.is_stored or origin.lane != name:
         write_origin(transactions, origin, name)
     if lane is not None:
+        failpoints.passing("recovery.noted")
         require_noted(standing, lane.name)
         transactions = lane.transactions(origin)
     has_looked = host.staged.has_looked if standing.may_be_staged() else None
