@@ -9,6 +9,7 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 from tests.integration.group_offsets import group_offset
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, Stage, now_ms, wait_until
+from tests.integration.stored_buckets import lanes
 
 RECORDS = 20
 
@@ -111,7 +112,7 @@ def test_partitions_added_to_the_delay_topic_of_a_running_router(stage: Stage) -
     """The router reports the missing partitions; `init` adds them, and the router goes on with all of their records."""
     out = stage.target()
     delay = by_hand(stage, out)
-    with stage.router(kafka={"topic.metadata.refresh.interval.ms": 2_000}) as router:
+    with stage.router(kafka={"topic.metadata.refresh.interval.ms": 2_000}, lanes=1) as router:
         router.init()
         router.start_and_wait()
         stage.send(delay)
@@ -130,5 +131,7 @@ def test_partitions_added_to_the_delay_topic_of_a_running_router(stage: Stage) -
         assert producer.flush(10) == 0
         values = {each.value for each in stage.wait_records(out, 3)}
         assert values == {b"v", b"meanwhile", b"afterwards"}
+        # The first one has its own producer, as it was alone when it was taken over.
+        assert [bool(lane) for lane in lanes(stage, delay, 3)] == [False, True, True]
         assert stage.settle().released_once == 3
         assert router.stop() == 0

@@ -10,6 +10,7 @@ from tests.docs.procedures import DOCUMENT, Procedure
 from tests.integration.readiness import partitions
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Header, Load, Stage, now_ms, wait_until
+from tests.integration.stored_buckets import lanes
 
 FAR_MS = 12_000
 
@@ -56,7 +57,7 @@ def test_another_group_goes_on_after_a_drain(stage: Stage) -> None:
 
 def test_partitions_are_added_under_a_load(stage: Stage, rng: Random) -> None:
     delay = stage.delay(partitions=2, default_target=stage.target())
-    with stage.router(kafka={"topic.metadata.refresh.interval.ms": 2_000}) as router:
+    with stage.router(kafka={"topic.metadata.refresh.interval.ms": 2_000}, lanes=1) as router:
         router.init()
         steps = procedure("Adding partitions", stage, router, delay)
         router.start_and_wait()
@@ -68,6 +69,8 @@ def test_partitions_are_added_under_a_load(stage: Stage, rng: Random) -> None:
                 wait_until(lambda: f"{delay}/11" in partitions(router), "the group has handed out the new partitions")
                 wait_until(router.ready, "every partition is active")
                 assert "11" in steps.run("delay-router status")
+                (lane,) = {*lanes(stage, delay, 12)}
+                assert lane.startswith(f"{stage.group_id}.lane.")
         steps.finish()
         assert stage.settle().released_once > 100
         assert {each.partition for each in stage.records(delay)} == set(range(12))
