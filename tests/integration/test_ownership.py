@@ -10,6 +10,7 @@ from sidecar import failpoints
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Load, Stage, now_ms, wait_until
 from tests.integration.serving import serving
+from tests.integration.stored_buckets import lanes as lanes_of
 
 SESSION = {"session_timeout": "2s"}
 
@@ -47,10 +48,11 @@ def test_a_router_that_was_stopped_past_its_session_cannot_commit(stage: Stage, 
         assert second.stop() == 0
 
 
-def test_routers_join_and_leave_while_records_are_released(stage: Stage, rng: Random) -> None:
+@pytest.mark.parametrize("lanes", [0, 1])
+def test_routers_join_and_leave_while_records_are_released(lanes: int, stage: Stage, rng: Random) -> None:
     out = stage.target("out", 2)
     delay = stage.delay("delay", 4, default_target=out)
-    routers = [stage.router(f"r{number}", instance_id="") for number in range(3)]
+    routers = [stage.router(f"r{number}", instance_id="", lanes=lanes) for number in range(3)]
     with routers[0], routers[1], routers[2], Load(stage, [delay], rng, partitions=4, delays_ms=(0, 1_500)) as load:
         routers[0].start_and_wait()
         routers[1].start_and_wait()
@@ -62,6 +64,8 @@ def test_routers_join_and_leave_while_records_are_released(stage: Stage, rng: Ra
         time.sleep(rng.uniform(0, 1))
         routers[1].kill()
         wait_until(lambda: owned(stage, routers[2].http("/readyz")[1]) == 4, "the third has all four")
+        routers[2].wait_ready()
+        assert len({*lanes_of(stage, delay, 4)} - {""}) == lanes
         load.finish()
         assert stage.settle().sent > 500
         assert routers[2].stop() == 0
