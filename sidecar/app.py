@@ -189,7 +189,7 @@ def _serve(
         topics_doubted=topics_doubted,
     )
     garbage = GarbageCollection(lambda: budget.used_bytes)
-    heap = HeapTrim(lambda: budget.used_bytes, lambda: pool.is_merging, glibc_trim())
+    heap = HeapTrim(lambda: budget.used_bytes, lambda: pool.is_merging, lambda: workers.served, glibc_trim())
     assignment = Assignment(workers, shared, usable, health, garbage, heap)
     instance_id, leaves = _instance_id(config)
     member = GroupMember(

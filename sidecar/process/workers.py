@@ -72,6 +72,11 @@ class Workers:
         """Says that every stopped worker has ended."""
         return not any(worker.is_alive() for worker in self._ended_late)
 
+    @property
+    def served(self) -> int:
+        """The number of partitions that have been taken over."""
+        return sum(worker.status.is_served for worker in list(self._workers.values()))
+
     def statuses(self) -> list[PartitionStatus]:
         """Return the last status of every partition."""
         return [

@@ -11,7 +11,10 @@ class Scene:
         self.is_merging = False
         self.now_s = 100.0
         self.trimmed = 0
-        self.heap = HeapTrim(lambda: self.used_bytes, lambda: self.is_merging, self._trim, lambda: self.now_s)
+        self.served = 0
+        self.heap = HeapTrim(
+            lambda: self.used_bytes, lambda: self.is_merging, lambda: self.served, self._trim, lambda: self.now_s
+        )
 
     def _trim(self) -> None:
         self.trimmed += 1
@@ -58,6 +61,19 @@ def test_memory_is_given_back_when_merging_has_ended() -> None:
     assert scene.at(0) == 2
     scene.is_merging = False
     assert scene.at(0) == 3
+
+
+def test_memory_is_given_back_when_partitions_have_been_taken_over() -> None:
+    scene = Scene()
+    scene.served = 2
+    assert scene.at(0, EVERY_S / 2) == 0
+    scene.served = 3
+    assert scene.at(0, EVERY_S / 2) == 1
+    assert scene.at(0) == 1
+    scene.served = 2
+    assert scene.at(0) == 1
+    scene.served = 3
+    assert scene.at(0) == 2
 
 
 def test_trimming_needs_no_particular_allocator() -> None:
