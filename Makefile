@@ -190,7 +190,7 @@ site: venv ## The documents as a site with search, in build/site/html
 	@$(BIN)/python -m tests.docs.site $(SITE)/pages
 	@NO_MKDOCS_2_WARNING=1 $(SITE)/venv/bin/mkdocs build --quiet
 
-model: venv ## Check the models, two with TLC: the right router holds, each wrong one is caught (two minutes)
+model: venv ## Check the models, two with TLC: the right router holds, each wrong one is caught (three minutes)
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
 walk: venv ## Files and functions that a record, a cancel and a restart visit (LIST=deliver-at: print them)

@@ -17,6 +17,8 @@ _HOLDS, _IS_VIOLATED = 0, 12
 _VIOLATED: Final = re.compile(r"Invariant (\w+) is violated")
 _STATES: Final = re.compile(r"(\d+) distinct states found, 0 states left on queue")
 
+_IMPOSSIBLE: Final = re.compile(r"^<(.+)>: 0:0$", re.MULTILINE)
+
 _STEPS: Final = """INIT Init
 NEXT Next
 SYMMETRY Alike
@@ -31,16 +33,20 @@ class Model(Protocol):
         """The name of the model's file."""
 
     @property
-    def text(self) -> str:
-        """The configuration file of TLC."""
+    def guarantees(self) -> Sequence[str]:
+        """The names of the guarantees in the model's file."""
+
+    @property
+    def constants(self) -> str:
+        """The constants in the configuration file of TLC."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
-    """The transactions of a lane: records that leave, and the progress of its partitions."""
+class Partition:
+    """The transactions of one partition: records that leave, and the progress."""
 
-    module = "Lane"
-    partitions: Sequence[str] = ("p",)
+    module = "Partition"
+    guarantees = ("Once", "NotEarly", "NumbersTell")
     records: int = 2
     times: int = 2
     owners: Sequence[str] = ("a", "b")
@@ -48,12 +54,9 @@ class Lane:
     wrong: str = "none"
 
     @property
-    def text(self) -> str:
-        """The configuration file of TLC."""
-        return f"""{_STEPS}
-INVARIANTS Once NotEarly NumbersTell
-CONSTANTS
-  Partitions = {{{", ".join(self.partitions)}}}
+    def constants(self) -> str:
+        """The constants in the configuration file of TLC."""
+        return f"""
   Owners = {{{", ".join(self.owners)}}}
   Records = {self.records}
   Times = {self.times}
@@ -63,24 +66,25 @@ CONSTANTS
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """The take-overs of one partition, and the notes of the lanes that may write its state."""
+class Lanes:
+    """The take-overs of the partitions that share a lane, and the transactions of the lanes."""
 
-    module = "Note"
+    module = "Lanes"
+    guarantees = ("Once", "NumbersTell", "Named")
+    partitions: Sequence[str] = ("p", "q")
+    records: int = 1
     owners: Sequence[str] = ("a", "b")
-    epochs: int = 3
-    writes: int = 5
+    take_overs: int = 2
     wrong: str = "none"
 
     @property
-    def text(self) -> str:
-        """The configuration file of TLC."""
-        return f"""{_STEPS}
-INVARIANTS OneWriter Named
-CONSTANTS
+    def constants(self) -> str:
+        """The constants in the configuration file of TLC."""
+        return f"""
+  Partitions = {{{", ".join(self.partitions)}}}
   Owners = {{{", ".join(self.owners)}}}
-  Epochs = {self.epochs}
-  Writes = {self.writes}
+  Records = {self.records}
+  TakeOvers = {self.take_overs}
   Wrong = "{self.wrong}"
 """
 
@@ -93,15 +97,30 @@ class Checked:
     states: int
 
 
-def check(model: Model, directory: Path) -> Checked:
-    """Play a model until a guarantee is violated, or to its end. Skip the test without Java or Maven."""
+def check(model: Model, directory: Path, *guarantees: str) -> Checked:
+    """Play a model until one of these guarantees is violated, of all if none is named, or to its end.
+
+    Skip the test without Java or Maven.
+    """
+    played = _play(model, directory, guarantees or model.guarantees)
+    violated, states = _VIOLATED.search(played), _STATES.search(played)
+    return Checked(violated[1] if violated else "", int(states[1]) if states else 0)
+
+
+def impossible_steps(model: Model, directory: Path) -> Sequence[str]:
+    """Play a model to its end, and return the places of the steps that no state allows. Skip the test as ``check``."""
+    return _IMPOSSIBLE.findall(_play(model, directory, model.guarantees, "-coverage", "60"))
+
+
+def _play(model: Model, directory: Path, guarantees: Sequence[str], *options: str) -> str:
     with java_programs.or_skip("TLC"):
         jars = java_programs.libraries("model", _HERE / "pom.xml")
         java = str(maven.java().path)
     shutil.copy(_HERE / f"{model.module}.tla", directory)
-    (directory / f"{model.module}.cfg").write_text(model.text)
-    call = [java, "-Xmx2g", "-XX:+UseParallelGC", "-cp", f"{jars}/*", "tlc2.TLC", "-workers", "auto", model.module]
+    config = f"{_STEPS}\nINVARIANTS {' '.join(guarantees)}\nCONSTANTS{model.constants}"
+    (directory / f"{model.module}.cfg").write_text(config)
+    tlc = [java, "-Xmx2g", "-XX:+UseParallelGC", "-cp", f"{jars}/*", "tlc2.TLC", "-workers", "auto"]
+    call = [*tlc, *options, model.module]
     done = subprocess.run(call, cwd=directory, capture_output=True, text=True, timeout=_LONGEST_S, check=False)
     assert done.returncode in (_HOLDS, _IS_VIOLATED), done.stdout
-    violated, states = _VIOLATED.search(done.stdout), _STATES.search(done.stdout)
-    return Checked(violated[1] if violated else "", int(states[1]) if states else 0)
+    return done.stdout
