@@ -61,8 +61,12 @@ class Worker(threading.Thread):
 
     def run(self) -> None:
         """Go through the loop to its end; begin it anew after an error that it did not survive."""
+        after_error_s = 0.0
         while self.status.state is not PartitionState.STOPPED:
             try:
+                # Errors come in groups: the pause after one may meet the next, so it is no part of the handler.
+                self._shared.clock.sleep(after_error_s)
+                after_error_s = self._context.limits.first_pause_s
                 with closing(self.loop.steps()) as steps:
                     for pause_s in steps:
                         if pause_s:
@@ -72,7 +76,6 @@ class Worker(threading.Thread):
                 # here, its partition would have no owner, in silence.
                 with suppress(Exception):
                     self._tell_failed()
-                self._shared.clock.sleep(self._context.limits.first_pause_s)
 
     def _tell_failed(self) -> None:
         """Report the error being handled; the variables of a frame that goes on would keep it."""
