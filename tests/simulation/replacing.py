@@ -41,8 +41,14 @@ def playing(faults: Faults, wrong: type[Wrong] | None) -> Iterator[None]:
         for _ in range(0 if name in OF_HOST else TIMES.get(name, 1)):
             faults.point(name, rare=name.startswith(RARE_PLACES))
 
+    with patch.object(failpoints, "passing", passing), replaced(wrong):
+        yield
+
+
+@contextmanager
+def replaced(wrong: type[Wrong] | None) -> Iterator[None]:
+    """Replace the names of ``wrong`` if one is given."""
     with ExitStack() as stack:
-        stack.enter_context(patch.object(failpoints, "passing", passing))
         for name, value in ({} if wrong is None else wrong.replaces).items():
             stack.enter_context(patch(name, value))
         yield

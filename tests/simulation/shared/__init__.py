@@ -2,7 +2,7 @@
 
 The runs of :mod:`tests.simulation.run` play all of one partition. They trust the contract of a lane: each transaction
 of a partition becomes visible as a whole or not at all, and its owner hears the truth or *unknown*. The runs here play
-what stands behind this contract. The shipped lane (:mod:`sidecar.kafka.writing.lane`), the lanes of a process
+the code that keeps this contract. The shipped lane (:mod:`sidecar.kafka.writing.lane`), the lanes of a process
 (:mod:`sidecar.kafka.writing.lanes`) and the end of a former lane (``ownership.lanes.end_former``) serve three
 partitions of two topics in two processes::
 

@@ -11,10 +11,8 @@ from index.errors import ConnectionLostError
 from sidecar.engine.ports import Place
 from snapshots.state.lane import LaneName
 from tests.simulation.violation import Violation
+from tests.support.transaction_errors import AGAIN, FENCED, REFUSED
 
-REFUSED: Final = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "too large", txn_requires_abort=True)
-AGAIN: Final = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "again", txn_requires_abort=True)
-FENCED: Final = KafkaError(KafkaError._FENCED, "fenced", fatal=True)
 NO_ANSWER: Final = KafkaError(KafkaError._TIMED_OUT, "no answer")
 
 
@@ -40,7 +38,7 @@ class Written(NamedTuple):
 
 @dataclass
 class Chances:
-    """How often brokers and connections fail."""
+    """Chances of the failures of brokers and connections."""
 
     abort: float
     no_answer: float
@@ -75,6 +73,10 @@ class ModelledBrokers:
     shared: int = 0
     """Transactions with records of several topics."""
 
+    def standing(self, place: Place) -> Standing:
+        """Return the state of a partition."""
+        return self.states.get(place, Standing())
+
     def producer(self, transactional_id: str) -> "ModelledProducer":
         """Return a producer that has not fenced the others of its id yet."""
         return ModelledProducer(self, transactional_id)
@@ -100,7 +102,7 @@ class ModelledBrokers:
         self.note(f"visible: {transaction}")
         self.shared += len({each.place[0] for each in transaction if each.has_records}) > 1
         for place, from_offset, standing in transaction:
-            cursor = self.states.get(place, Standing()).cursor
+            cursor = self.standing(place).cursor
             if from_offset != cursor:
                 raise Violation(f"{'doubled' if from_offset < cursor else 'lost'} in {place}: {from_offset}, {cursor}")
             self.states[place] = standing

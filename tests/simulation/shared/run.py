@@ -22,7 +22,7 @@ from sidecar.kafka.writing import lanes as lanes_module
 from sidecar.kafka.writing.lane import Finish, Lane
 from sidecar.kafka.writing.lanes import Lanes, Member
 from snapshots.state.lane import LaneName
-from tests.simulation.replacing import Wrong
+from tests.simulation.replacing import Wrong, replaced
 from tests.simulation.shared.brokers import NONE, Chances, ModelledBrokers, ModelledProducer, Standing, Written
 from tests.simulation.shared.scheduler import Scheduler
 from tests.simulation.violation import Violation
@@ -60,7 +60,7 @@ class _Writers:
 
     def lane(self) -> LaneName | None:
         self._run.scheduler.switch()
-        self.standing = self._run.brokers.states.get(self._place, Standing())
+        self.standing = self._run.brokers.standing(self._place)
         return self.standing.lane
 
     def end(self, lane: LaneName) -> None:
@@ -87,7 +87,6 @@ class SharedRun:
         chances = Chances.drawn(self._rng)
         self.brokers = ModelledBrokers(self._rng, self.scheduler.switch, self.trace.append, chances)
         self._processes: list[ModelledProcess] = []
-        self._is_settling = False
 
     def play(self) -> None:
         """Play the run to its end."""
@@ -109,15 +108,14 @@ class SharedRun:
                     getattr(self, f"_{event}")()
         self._settle()
         until = self.scheduler.switches + SETTLE_SWITCHES
-        owed = {place: self._cursor(place) + 3 for place in PLACES}
-        while any(self._cursor(place) < cursor for place, cursor in owed.items()):
+        owed = {place: self.brokers.standing(place).cursor + 3 for place in PLACES}
+        while any(self.brokers.standing(place).cursor < cursor for place, cursor in owed.items()):
             if not self.scheduler.turn() or self.scheduler.switches > until:
                 raise Violation(f"not done: {self.brokers.states}")
 
     def _settle(self) -> None:
         """Stop the faults, and let the first process own everything."""
         self.trace.append("settling")
-        self._is_settling = True
         self.brokers.chances = NONE
         self.brokers.in_trouble.clear()
         for place in PLACES:
@@ -134,9 +132,6 @@ class SharedRun:
 
     def _make(self, transactional_id: str, _: OnThrottle | None) -> RenewableProducer:
         return cast("RenewableProducer", self.brokers.producer(transactional_id))
-
-    def _cursor(self, place: Place) -> int:
-        return self.brokers.states.get(place, Standing()).cursor
 
     def _assign(self, place: Place, process: ModelledProcess) -> None:
         """Give a partition to a process; the worker of its former owner hears of it when it looks."""
@@ -241,8 +236,7 @@ class SharedRun:
             for module in (lane_module, lanes_module):
                 stack.enter_context(patch.object(module, "Lock", self.scheduler.lock))
             stack.enter_context(patch.object(lane_module, "time", time))
-            for name, value in ({} if self._wrong is None else self._wrong.replaces).items():
-                stack.enter_context(patch(name, value))
+            stack.enter_context(replaced(self._wrong))
             yield
 
 

@@ -1,5 +1,6 @@
 """The times at which the topics are looked at while the router runs."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from threading import Event
@@ -48,6 +49,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Usable, Workers, 
     watch.start()
     yield usable, workers, doubted
     watch.stop()
+    assert "topic watch" not in {thread.name for thread in threading.enumerate()}
 
 
 def wait_until(holds: Callable[[], bool]) -> None:

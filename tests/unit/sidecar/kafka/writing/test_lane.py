@@ -14,11 +14,9 @@ from index.errors import ClusterError, ConnectionLostError
 from sidecar.engine.release.transaction import MAX_BATCH_BYTES, SETTLE_S, Outcome, Result
 from sidecar.kafka.client.connections import RenewableProducer
 from sidecar.kafka.writing.lane import SERVE_EVERY_S, Finish, Lane
+from tests.support.transaction_errors import AGAIN, FENCED, REFUSED
 
 WITHIN_S = 5.0
-REFUSED = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "too large", txn_requires_abort=True)
-AGAIN = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "again", txn_requires_abort=True)
-FENCED = KafkaError(KafkaError._FENCED, "fenced", fatal=True)
 
 
 class Broker:

@@ -1,0 +1,9 @@
+"""The errors by which librdkafka ends a transaction, one for each outcome that a router tells apart."""
+
+from typing import Final
+
+from confluent_kafka import KafkaError
+
+REFUSED: Final = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "too large", txn_requires_abort=True)
+AGAIN: Final = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "again", txn_requires_abort=True)
+FENCED: Final = KafkaError(KafkaError._FENCED, "fenced", fatal=True)
