@@ -1,6 +1,7 @@
 """An admin API with a double behind it: policies in memory, and answers that a test sets."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -117,6 +118,18 @@ class _Writer(RecordWriter):
     def write(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> WrittenRecord:
         self.written.append((topic, key, value, [*headers]))
         return WrittenRecord(1, len(self.written) - 1, self.timestamp_ms)
+
+
+class HangingCall:
+    """A value of FakeOperations.before: the call ends once ``released`` is set, or after a minute."""
+
+    def __init__(self) -> None:
+        self.begun, self.released, self.ended = threading.Event(), threading.Event(), threading.Event()
+
+    def __call__(self) -> None:
+        self.begun.set()
+        self.released.wait(60)
+        self.ended.set()
 
 
 class FakeOperations(Operations):

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from sidecar.http import guard, pace
 from sidecar.http.api import calls
 from sidecar.http.api.application import PREFIX, application, document
 from sidecar.http.guard import CALLER, DOCUMENT
-from tests.support.admin_api import JSON, OPERATE, PRODUCE, READ, Api, bearer
+from tests.support.admin_api import JSON, OPERATE, PRODUCE, READ, Api, HangingCall, bearer
 
 TOPICS = f"{PREFIX}/topics"
 PAUSE = f"{PREFIX}/topics/d/pause"
@@ -324,13 +323,14 @@ def test_bodies_that_are_none_are_told_without_what_they_hold(api: Api, body: by
 
 def test_a_call_that_hangs_ends_for_the_caller(tmp_path: Path) -> None:
     api = Api(tmp_path, timeout_s=0.1)
-    hangs = threading.Event()
-    api.operations.before = lambda: (hangs.wait(30), None)[1]
+    api.operations.before = hanging = HangingCall()
     try:
         answer = api.client(READ).get(TOPICS)
         assert answer.status_code == 504
+        assert hanging.begun.is_set()
+        assert not hanging.ended.is_set()
     finally:
-        hangs.set()
+        hanging.released.set()
 
 
 def test_more_calls_than_can_wait_are_turned_away(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

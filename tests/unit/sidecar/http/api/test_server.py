@@ -20,7 +20,7 @@ from sidecar.http import server as http_server
 from sidecar.http import tls
 from sidecar.http.api.application import PREFIX
 from sidecar.http.api.server import AdminApi
-from tests.support.admin_api import READ, FakeOperations, bearer, config
+from tests.support.admin_api import READ, FakeOperations, HangingCall, bearer, config
 
 TOPICS = f"{PREFIX}/topics"
 
@@ -170,22 +170,18 @@ def test_who_holds_all_places_takes_them_from_himself(running: Running, first: b
 
 
 def test_a_call_that_hangs_does_not_hold_up_others_nor_the_end(running: Running) -> None:
-    hangs, begun = threading.Event(), threading.Event()
-
-    def hang() -> None:
-        begun.set()
-        hangs.wait(30)
-
-    running.operations.before = hang
+    hanging = HangingCall()
+    running.operations.before = hanging
     waiting = threading.Thread(target=lambda: _quietly(running))
     waiting.start()
-    assert begun.wait(10)
+    assert hanging.begun.wait(10)
     url = f"http://localhost:{running.server.port}{PREFIX}/policies"
     assert httpx.get(url, headers=bearer(READ), trust_env=False).status_code == 200
     running.server.stop()
-    assert waiting.is_alive(), "the call still hangs"
-    hangs.set()
+    assert not hanging.ended.is_set()
+    hanging.released.set()
     waiting.join(30)
+    assert hanging.ended.wait(10)
 
 
 def _quietly(running: Running) -> None:

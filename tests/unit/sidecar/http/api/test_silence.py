@@ -3,14 +3,14 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event, Timer
+from threading import Timer
 from typing import Any, Final
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from sidecar.http.api.application import PREFIX
-from tests.support.admin_api import OPERATE, PRODUCE, READ, Api
+from tests.support.admin_api import OPERATE, PRODUCE, READ, Api, HangingCall
 
 SINCE_MS: Final = 1_790_000_000_000
 SINCE: Final = "the brokers do not answer, since 2026-09-21 14:13:20Z: this router releases nothing until they do"
@@ -86,8 +86,8 @@ def test_who_asks_is_told_by_the_router_alone(api: Api) -> None:
 
 
 def test_a_question_that_waits_ends_as_soon_as_they_are_silent(tmp_path: Path) -> None:
-    api, hangs = Api(tmp_path), Event()
-    api.operations.before = _until(hangs)
+    api = Api(tmp_path)
+    api.operations.before = hanging = HangingCall()
     later = Timer(0.3, _silence(api))
     later.start()
     try:
@@ -96,15 +96,8 @@ def test_a_question_that_waits_ends_as_soon_as_they_are_silent(tmp_path: Path) -
         assert (answer.status_code, answer.json()["detail"]) == (503, SINCE)
         assert time.monotonic() - began_s < 10, "the call itself waits for a minute"
     finally:
-        hangs.set()
+        hanging.released.set()
         later.join()
-
-
-def _until(event: Event) -> Callable[[], None]:
-    def wait() -> None:
-        event.wait(60)
-
-    return wait
 
 
 def _silence(api: Api) -> Callable[[], None]:
