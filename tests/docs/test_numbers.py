@@ -29,6 +29,8 @@ from sidecar.operations.sizing.clients import (
     CLIENTS_OF_PARTITION,
     LANES,
     LANES_FROM,
+    READERS,
+    SHARED_CONSUMERS,
     THREADS_OF_CLIENT,
     THREADS_OF_PARTITION,
     client_threads,
@@ -113,3 +115,15 @@ SENTENCES: Final = [
 @pytest.mark.parametrize(("document", "sentence"), SENTENCES)
 def test_a_number_is_that_of_the_code(document: str, sentence: str) -> None:
     assert sentence in re.sub(r"\s+", " ", (ROOT / document).read_text(encoding="utf-8"))
+
+
+def test_measured_processes_stay_below_the_formula_of_threads() -> None:
+    """Compare with the table of BENCHMARKS, one broker: of the loaders' consumers only some were made."""
+    text = (ROOT / "BENCHMARKS.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| p50 .*? ([\d,]+) threads \| (?:p50 .*? ([\d,]+) threads)?", text, re.MULTILINE)
+    assert len(rows) == 4
+    for partitions, *measured in rows:
+        for lanes, found in zip((0, LANES), measured, strict=True):
+            if found:
+                most = threads(int(partitions), lanes, 1)
+                assert most - client_threads(READERS + SHARED_CONSUMERS, 1) <= int(found.replace(",", "")) <= most

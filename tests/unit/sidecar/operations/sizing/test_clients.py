@@ -1,6 +1,5 @@
 """The threads and connections of a process, beside those that librdkafka has with a mock cluster of as many brokers."""
 
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -26,7 +25,6 @@ from sidecar.operations.sizing.clients import (
 from sidecar.operations.sizing.clients import clients as count_of_clients
 from sidecar.process.host import pool
 from tests.support.mock_broker import MockBroker
-from tests.support.paths import ROOT
 
 TIMEOUT_S: Final = 20.0
 STEADY_S: Final = 1.0
@@ -113,15 +111,3 @@ def test_lanes_make_threads_independent_of_the_product_of_partitions_and_brokers
 def test_the_pool_has_as_many_threads_as_are_counted() -> None:
     reading = pool.LOADERS + pool.MERGERS + pool.FETCHERS
     assert (reading + pool.ENCODERS + pool.ASKERS, 2 * reading) == (POOL_THREADS, READERS)
-
-
-def test_measured_processes_stay_below_the_formula() -> None:
-    """Compare with the table of BENCHMARKS, one broker: of the loaders' consumers only some were made."""
-    text = (ROOT / "BENCHMARKS.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (\d+) \| p50 .*? ([\d,]+) threads \| (?:p50 .*? ([\d,]+) threads)?", text, re.MULTILINE)
-    assert len(rows) == 4
-    for partitions, *measured in rows:
-        for lanes, found in zip((0, LANES), measured, strict=True):
-            if found:
-                most = threads(int(partitions), lanes, 1)
-                assert most - client_threads(READERS + SHARED_CONSUMERS, 1) <= int(found.replace(",", "")) <= most
