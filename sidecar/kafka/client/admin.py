@@ -4,6 +4,7 @@ import difflib
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -24,14 +25,21 @@ from index.errors import ConfigError, RefusedError
 from sidecar.config import librdkafka_keys
 from sidecar.config.model import Config
 from sidecar.engine.ports import Place
-from sidecar.kafka.client.errors import error_of, is_leaderless, tells_of_stale_look
+from sidecar.kafka.client.errors import error_of, is_leaderless, is_unanswered, tells_of_stale_look
 from sidecar.kafka.client.tokens import connection
 from sidecar.logs import events
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 REQUEST_TIMEOUT_S: Final = 10.0
 """Timeout of one request. A broker that needs longer counts as away."""
+
+TRIES_S: Final = (2.0, 2.0, 6.0)
+"""Timeouts of the tries of a request that goes to the controller: together REQUEST_TIMEOUT_S."""
+
+LIST_TIMEOUT_S: Final = 2.0
+"""Timeout of the question who the brokers are, between two tries."""
 
 ASK_AGAIN_WITHIN_S: Final = 2.0
 """Time during which the client repeats a request for offsets because it has lost sight of brokers that are there."""
@@ -124,7 +132,7 @@ def topic_facts(admin: AdminClient, names: Iterable[str]) -> dict[str, Described
     wanted = sorted(set(names))
     if not wanted:
         return {}
-    found = _described(admin, wanted, include_authorized_operations=True)
+    found = described(admin, wanted, include_authorized_operations=True)
     present = [name for name, answer in found.items() if isinstance(answer, TopicDescription)]
     settings = topic_settings(admin, present)
     return {
@@ -135,7 +143,7 @@ def topic_facts(admin: AdminClient, names: Iterable[str]) -> dict[str, Described
 
 def is_there(admin: AdminClient, name: str) -> bool:
     """Say whether a topic exists, as far as the cluster tells; raise KafkaException when it does not answer."""
-    return _described(admin, [name])[name] is not None
+    return described(admin, [name])[name] is not None
 
 
 def topic_id(admin: AdminClient, topic: str) -> str:
@@ -143,7 +151,7 @@ def topic_id(admin: AdminClient, topic: str) -> str:
 
     Raise RefusedError when the topic does not exist.
     """
-    found = _described(admin, [topic])[topic]
+    found = described(admin, [topic])[topic]
     if not isinstance(found, TopicDescription):
         raise RefusedError(f"delay topic {topic} does not exist; create it: delay-router init")
     return str(found.topic_id)
@@ -154,7 +162,7 @@ def topic_ids(admin: AdminClient, names: Iterable[str]) -> dict[str, str | None]
 
     Raise RefusedError when the principal may not describe one of them.
     """
-    found = _described(admin, names)
+    found = described(admin, names)
     for name, each in found.items():
         if isinstance(each, Denied):
             raise RefusedError(f"{name} may not be described; to see the missing rights: delay-router check")
@@ -166,10 +174,11 @@ def topic_settings(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[s
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     if not resources:
         return {}
-    futures: dict[ConfigResource, Future[dict[str, ConfigEntry]]] = admin.describe_configs(
-        resources, request_timeout=REQUEST_TIMEOUT_S
-    )
-    return {resource.name: _settings(future) for resource, future in futures.items()}
+
+    def ask(timeout_s: float) -> "Mapping[ConfigResource, Future[dict[str, ConfigEntry]]]":
+        return admin.describe_configs(resources, request_timeout=timeout_s)
+
+    return {resource.name: _settings(answer) for resource, answer in _answers(admin, ask).items()}
 
 
 def operations_of(authorized: Iterable[object] | None) -> frozenset[AclOperation]:
@@ -221,22 +230,27 @@ def _offset(
 
 
 def offsets(
-    admin: AdminClient, wanted: Mapping[Place, OffsetSpec], isolation: IsolationLevel
+    admin: AdminClient,
+    wanted: Mapping[Place, OffsetSpec],
+    isolation: IsolationLevel,
+    timeout_s: float = REQUEST_TIMEOUT_S,
 ) -> dict[Place, LogOffset | KafkaError]:
     """Return the offset of each partition, or the error for it; the client sends one request to each broker.
+
+    The client gives all answers together, so a broker that does not answer holds up the others for ``timeout_s``.
 
     A client that has lost its connections forgets the brokers and begins with the bootstrap servers. Until it knows the
     brokers again, which may take seconds, it answers at once that no broker leads the partition. A request for the
     metadata of the whole cluster mends that, and tells whether the partitions have leaders; only if they do, this
     function asks again.
     """
-    told = _offsets(admin, wanted, isolation)
+    told = _offsets(admin, wanted, isolation, timeout_s)
     until_s, pause_s = time.monotonic() + ASK_AGAIN_WITHIN_S, 0.0
     while (left := _without_answer(told)) and (left_s := until_s - time.monotonic()) > 0:
         time.sleep(pause_s)
         if not _are_led(admin, left, left_s):
             break
-        told |= _offsets(admin, {place: wanted[place] for place in left}, isolation)
+        told |= _offsets(admin, {place: wanted[place] for place in left}, isolation, timeout_s)
         pause_s = max(2 * pause_s, ASK_AGAIN_AFTER_S)
     return told
 
@@ -261,12 +275,12 @@ def _are_led(admin: AdminClient, places: Iterable[Place], within_s: float) -> bo
 
 
 def _offsets(
-    admin: AdminClient, wanted: Mapping[Place, OffsetSpec], isolation: IsolationLevel
+    admin: AdminClient, wanted: Mapping[Place, OffsetSpec], isolation: IsolationLevel, timeout_s: float
 ) -> dict[Place, LogOffset | KafkaError]:
     futures = admin.list_offsets(
         {TopicPartition(*place): spec for place, spec in wanted.items()},
         isolation_level=isolation,
-        request_timeout=REQUEST_TIMEOUT_S,
+        request_timeout=timeout_s,
     )
     told: dict[Place, LogOffset | KafkaError] = {}
     for asked, future in futures.items():
@@ -282,19 +296,20 @@ def _offsets(
     return told
 
 
-def _described(
-    admin: AdminClient, names: Iterable[str], **options: bool
-) -> dict[str, TopicDescription | Denied | None]:
-    """Describe topics in one request; the answer is None for a topic that does not exist."""
-    futures: dict[str, Future[TopicDescription]] = admin.describe_topics(
-        TopicCollection(list(names)), request_timeout=REQUEST_TIMEOUT_S, **options
-    )
-    return {name: described(name, future) for name, future in futures.items()}
+def described(admin: AdminClient, names: Iterable[str], **options: bool) -> dict[str, TopicDescription | Denied | None]:
+    """Describe topics in one request; the answer is None for a topic that does not exist.
+
+    Raise KafkaException when the cluster does not answer.
+    """
+    topics = TopicCollection(list(names))
+
+    def ask(timeout_s: float) -> "Mapping[str, Future[TopicDescription]]":
+        return admin.describe_topics(topics, request_timeout=timeout_s, **options)
+
+    return {name: _description(name, answer) for name, answer in _answers(admin, ask).items()}
 
 
-def described(name: str, future: "Future[TopicDescription]") -> TopicDescription | Denied | None:
-    """Wait for the description of one topic and return it, or None if the topic does not exist."""
-    answer = answer_of(future)
+def _description(name: str, answer: TopicDescription | KafkaException) -> TopicDescription | Denied | None:
     if not isinstance(answer, KafkaException):
         return answer
     code = error_of(answer).code()
@@ -303,6 +318,26 @@ def described(name: str, future: "Future[TopicDescription]") -> TopicDescription
     if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         return Denied(name)
     raise answer
+
+
+def _answers(admin: AdminClient, ask: "Callable[[float], Mapping[K, Future[T]]]") -> dict[K, T | KafkaException]:
+    """Send a request to the broker that the client takes for the controller, and return its answers or their errors.
+
+    Brokers name any one of themselves as the controller (KIP-590), for seconds also one that has died. The client waits
+    for that one, so an unanswered request is sent again, after the client has asked who the brokers are. Measured with
+    3 brokers: 8.8 and 10 s without it, 2.1 s with it.
+    """
+    told: dict[K, T | KafkaException] = {}
+    for number, timeout_s in enumerate(TRIES_S):
+        if number:
+            with suppress(KafkaException):
+                admin.list_topics(timeout=LIST_TIMEOUT_S)
+        for key, future in ask(timeout_s).items():
+            answer = answer_of(future)
+            told[key] = answer
+        if not any(isinstance(each, KafkaException) and is_unanswered(error_of(each)) for each in told.values()):
+            break
+    return told
 
 
 def answer_of(future: "Future[T]") -> T | KafkaException:
@@ -325,10 +360,9 @@ def _facts(description: TopicDescription, settings: dict[str, str] | None) -> To
     return TopicFacts(description.name, str(description.topic_id), len(replicas), min(replicas), operations, settings)
 
 
-def _settings(future: "Future[dict[str, ConfigEntry]]") -> dict[str, str] | None:
-    entries = answer_of(future)
-    if isinstance(entries, KafkaException):
-        if error_of(entries).code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, *MISSING}:
+def _settings(answer: dict[str, ConfigEntry] | KafkaException) -> dict[str, str] | None:
+    if isinstance(answer, KafkaException):
+        if error_of(answer).code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, *MISSING}:
             return None
-        raise entries
-    return {name: entry.value for name, entry in entries.items() if entry.value is not None}
+        raise answer
+    return {name: entry.value for name, entry in answer.items() if entry.value is not None}

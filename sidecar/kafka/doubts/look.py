@@ -32,6 +32,10 @@ READ_WITHIN_S: Final = 1.5
 """Longest time that a look waits for the first records of open transactions; a record that is not read leaves a doubt.
 """
 
+ANSWER_WITHIN_S: Final = 2.0
+"""Longest time that a look waits for the ends of a partition that others do without. Where a broker is gone whose
+partitions the cluster has not given to others yet, a longer time would hold up all other partitions of the lane."""
+
 _PAUSE_S: Final = 0.02
 
 _NOTHING_OF_OURS: Final = MISSING | {KafkaError.TOPIC_AUTHORIZATION_FAILED}
@@ -106,7 +110,8 @@ class DoubtFinder:
         places += [(topic.name, partition), (topic.receipts, partition)]
         leaderless = {(name, each): None for name, each in (*must, *places) if leaders.get(name, {}).get(each, 0) < 0}
         asked = [place for place in dict.fromkeys([*must, *places]) if place not in leaderless]
-        ends = self._looks.ends.answers(asked, self._ends)
+        ends = dict(self._looks.ends.answers(asked, self._ends_soon))
+        ends |= self._ends(place for place in must if place in ends and ends[place] is None)
         doubts = {**leaderless, **self._doubts({place: ends[place] for place in asked if place in ends})}
         for place in must:
             if place in doubts:
@@ -152,14 +157,18 @@ class DoubtFinder:
         doubts = {place: doubt for place, doubt in found.items() if doubt is not None}
         return doubts | dict.fromkeys(place for place, each in ends.items() if each is None)
 
-    def _ends(self, places: Iterable[Place]) -> dict[Place, PlaceEnds | None]:
+    def _ends_soon(self, places: Iterable[Place]) -> dict[Place, PlaceEnds | None]:
+        return self._ends(places, ANSWER_WITHIN_S)
+
+    def _ends(self, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, PlaceEnds | None]:
         """Return the ends of each partition, None where it gives no answer; partitions that are gone are left out."""
         wanted = {place: OffsetSpec.latest() for place in places}
         if not wanted:
             return {}
         # The order matters: a transaction that ends between the two requests is no longer open.
-        written = offsets(self._admin, wanted, IsolationLevel.READ_UNCOMMITTED)
-        settled = offsets(self._admin, wanted, IsolationLevel.READ_COMMITTED)
+        written = offsets(self._admin, wanted, IsolationLevel.READ_UNCOMMITTED, timeout_s)
+        answered = {place: spec for place, spec in wanted.items() if isinstance(written[place], LogOffset)}
+        settled = written | offsets(self._admin, answered, IsolationLevel.READ_COMMITTED, timeout_s)
         ends: dict[Place, PlaceEnds | None] = {}
         for place in wanted:
             end, stable = written[place], settled[place]

@@ -8,21 +8,13 @@ on a broker with auto-creation.
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
 
-from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import (
-    AclOperation,
-    AdminClient,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-    TopicDescription,
-)
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AclOperation, AdminClient, TopicDescription
 
 from index.protocol.schedule import Reason, Rejection
 from sidecar.engine.ports import KNOWN_FOR_S, NO_DEMANDS, REFUSED_FOR_S, Demands, Target
-from sidecar.kafka.client.admin import Denied, answer_of, described
+from sidecar.kafka.client.admin import Denied, described, topic_settings
 from sidecar.kafka.client.errors import cluster_errors
 
 CONFIRM_AFTER_S = 1.0
@@ -32,7 +24,6 @@ a new topic, and records for that topic would be rejected for good. Other partit
 CONFIRM_NEW_EVERY_S = 30.0
 """The least time between two repeated questions for topics never seen: each such question holds up other records."""
 
-DESCRIBE_TIMEOUT_S = 10.0
 MAX_REMEMBERED = 10_000
 
 
@@ -101,22 +92,20 @@ class TargetDirectory:
         return target if target is not None and target.expires_s > now_s else None
 
     def _describe(self, names: list[str], now_s: float) -> dict[str, Target]:
-        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-        futures: dict[str, Future[TopicDescription]] = self._admin.describe_topics(
-            TopicCollection(names), include_authorized_operations=True, request_timeout=DESCRIBE_TIMEOUT_S
-        )
-        settings: dict[ConfigResource, Future[dict[str, ConfigEntry]]] = self._admin.describe_configs(
-            resources, request_timeout=DESCRIBE_TIMEOUT_S
-        )
-        demands = {resource.name: future for resource, future in settings.items()}
         with cluster_errors():
-            return {name: _target(name, future, now_s, demands[name]) for name, future in futures.items()}
+            found = described(self._admin, names, include_authorized_operations=True)
+        present = [name for name, each in found.items() if isinstance(each, TopicDescription)]
+        try:
+            settings = topic_settings(self._admin, present)
+        except KafkaException:
+            # Trials find the records that the broker refuses.
+            settings = {}
+        return {name: _target(name, each, now_s, settings.get(name)) for name, each in found.items()}
 
 
 def _target(
-    name: str, future: "Future[TopicDescription]", now_s: float, settings: "Future[dict[str, ConfigEntry]]"
+    name: str, description: TopicDescription | Denied | None, now_s: float, settings: dict[str, str] | None
 ) -> Target:
-    description = described(name, future)
     if description is None:
         refusal = Rejection(Reason.TARGET_UNKNOWN, f"Target topic {name} does not exist; create it first")
         return Target(0, refusal, now_s + REFUSED_FOR_S)
@@ -130,15 +119,10 @@ def _target(
     return Target(len(description.partitions), None, now_s + KNOWN_FOR_S, _demands(settings))
 
 
-def _demands(future: "Future[dict[str, ConfigEntry]]") -> Demands:
-    try:
-        settings = answer_of(future)
-    except TimeoutError:
+def _demands(settings: dict[str, str] | None) -> Demands:
+    if settings is None:
+        # Most often the router may not describe them. Then, too, trials find the records that the broker refuses.
         return NO_DEMANDS
-    if isinstance(settings, KafkaException):
-        # Most often the router is not authorised. Then trials find the records that the broker refuses.
-        return NO_DEMANDS
-    values = {name: entry.value for name, entry in settings.items()}
-    policies, most = values.get("cleanup.policy") or "", values.get("max.message.bytes") or ""
+    policies, most = settings.get("cleanup.policy", ""), settings.get("max.message.bytes", "")
     most_bytes = int(most) if most.isascii() and most.isdigit() else NO_DEMANDS.max_batch_bytes
     return Demands("compact" in policies.split(","), most_bytes)

@@ -27,7 +27,10 @@ SETTLED = PlaceEnds(9, 9, 3)
 
 
 class Brokers:
-    """The ends of each partition, the epoch of its first open record, and the partitions without a leader."""
+    """The ends of each partition, the epoch of its first open record, and the partitions without a leader.
+
+    ``silent`` partitions never answer, and ``slow`` ones not before the longest wait of a look.
+    """
 
     def __init__(self) -> None:
         places = [OUT, OUT1, ("b.other", 0), STATE, SNAPSHOTS, REJECTED, ("d", 0), ("d.receipts", 0)]
@@ -35,6 +38,7 @@ class Brokers:
         self.first_epochs: dict[Place, int] = {}
         self.leaderless: set[Place] = set()
         self.silent: set[Place] = set()
+        self.slow: set[Place] = set()
         self.read: list[Place] = []
 
     def list_topics(self, timeout: float) -> object:
@@ -47,13 +51,14 @@ class Brokers:
         return SimpleNamespace(topics=topics)
 
     def offsets(
-        self, _: object, wanted: Mapping[Place, OffsetSpec], isolation: IsolationLevel
+        self, _: object, wanted: Mapping[Place, OffsetSpec], isolation: IsolationLevel, timeout_s: float
     ) -> dict[Place, LogOffset | KafkaError]:
         assert not self.leaderless & wanted.keys(), "a partition that nobody leads was asked"
-        return {place: self._told(place, isolation) for place in wanted}
+        silent = self.silent | (self.slow if timeout_s <= look.ANSWER_WITHIN_S else set())
+        return {place: self._told(place, isolation, silent) for place in wanted}
 
-    def _told(self, place: Place, isolation: IsolationLevel) -> LogOffset | KafkaError:
-        if place in self.silent:
+    def _told(self, place: Place, isolation: IsolationLevel, silent: set[Place]) -> LogOffset | KafkaError:
+        if place in silent:
             return KafkaError(KafkaError._TIMED_OUT)
         if place not in self.ends:
             return KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
@@ -145,6 +150,16 @@ def test_a_first_record_that_could_not_be_read_is_read_again(
     brokers.first_epochs.clear()
     brokers.ends[OUT] = PlaceEnds(9, 30, 3)
     assert cluster.look_again(doubts) == {}
+
+
+def test_only_a_place_that_the_router_cannot_do_without_has_time_to_answer(
+    brokers: Brokers, cluster: DoubtFinder, known: StoredState
+) -> None:
+    brokers.slow = {OUT, SNAPSHOTS}
+    assert cluster.look(known) == {OUT: None}
+    brokers.silent = {SNAPSHOTS}
+    with pytest.raises(NotYetError, match=r"d\.delay-snapshots/0 gives no answer"):
+        cluster.look(known)
 
 
 def test_a_topic_that_is_gone_is_no_reason_to_wait(brokers: Brokers, cluster: DoubtFinder) -> None:
