@@ -23,6 +23,7 @@ LEAD_S: Final = 15
 """Time from the first write to the first due time."""
 
 WARM_S: Final = 15
+SESSION_OVER_S: Final = 60
 OTHER_PER_S: Final = 2
 """Records for the second target, which partition 0 has beside its share."""
 
@@ -30,16 +31,26 @@ DAMAGED_S: Final = 15
 """Time for a router to start that will not be ready, because the state of a partition is damaged."""
 
 OLD_MS: Final = 3_600_000
+TWO_REPLICAS: Final = {
+    "default.replication.factor": "2",
+    "offsets.topic.replication.factor": "2",
+    "transaction.state.log.replication.factor": "2",
+    "transaction.state.log.min.isr": "1",
+}
 STRICT: Final = {"message.timestamp.before.max.ms": "600000"}
 
 
 class Trouble(NamedTuple):
-    """A trouble of partition 0, or of the broker that alone has the second target; its row has the ``name``."""
+    """A trouble of partition 0, or of the broker that alone has the second target; its row has the ``name``.
+
+    ``is_bare`` says that this broker has nothing else: it is away while all other topics are created.
+    """
 
     name: str
     is_damaged: bool = False
     uses_second: bool = False
     kills: bool = False
+    is_bare: bool = False
     seals: bool = False
     loses_segments: bool = False
     partitions: int = PARTITIONS
@@ -54,13 +65,17 @@ TROUBLES: Final = (
     Trouble("a seal a second, and all segments of one partition are lost", seals=True, loses_segments=True),
     Trouble("a broker is killed", kills=True),
     Trouble("a broker is killed that alone has a target of one partition", uses_second=True, kills=True),
+    Trouble(
+        "a broker is killed that has nothing but a target of one partition", uses_second=True, kills=True, is_bare=True
+    ),
 )
 
 
 def isolation(context: Context) -> Iterator[Row]:
     """Measure each trouble on three brokers of its own; lost, doubled or early records end the benchmark."""
     for trouble in TROUBLES:
-        with cluster(3, own_nodes=True, jvm=BENCH_JVM) as kafka:
+        properties = TWO_REPLICAS if trouble.is_bare else {}
+        with cluster(3, own_nodes=True, jvm=BENCH_JVM, properties=properties) as kafka:
             lateness = _measure(replace(context, bootstrap=kafka.bootstrap), kafka, trouble)
         name = f"{trouble.partitions} partitions, {LANES} lanes, three brokers: {trouble.name}"
         for percent in (50, 99, 100):
@@ -71,18 +86,19 @@ def _measure(context: Context, kafka: Cluster, trouble: Trouble) -> Lateness:
     out, second = workload.name("out"), workload.name("second")
     node = kafka.nodes[-1]
     settings = workload.APPEND_TIME if trouble.kills else STRICT
-    new = [
-        NewTopic(out, 1, 3, config=workload.APPEND_TIME),
-        NewTopic(second, 1, replica_assignment=[[node.node_id]], config=settings),
-    ]
-    admin = workload.admin(kafka.bootstrap)
-    for future in admin.create_topics(new).values():
-        future.result(workload.REQUEST_TIMEOUT_S)
+    if trouble.is_bare:
+        node.kill()
+        _wait_for_brokers(kafka, len(kafka.nodes) - 1)
+    _create(kafka, NewTopic(out, 1, config=workload.APPEND_TIME))
     topic = {"default_target": out, "allowed_targets": [second], "timestamp": "source"}
     if trouble.seals:
         topic |= {"seal_age": "1s"}
     with router.prepared(kafka.bootstrap, trouble.partitions, topic=topic, router={"lanes": LANES}) as running:
         _start(kafka, running, trouble)
+        if trouble.is_bare:
+            node.start()
+            _wait_for_brokers(kafka, len(kafka.nodes))
+        _create(kafka, NewTopic(second, 1, replica_assignment=[[node.node_id]], config=settings))
         seconds = context.sizes.isolated_s
         served = range(1 if trouble.is_damaged else 0, trouble.partitions)
         began_ms = workload.now_ms() + LEAD_S * 1_000
@@ -99,6 +115,22 @@ def _measure(context: Context, kafka: Cluster, trouble: Trouble) -> Lateness:
             _lose_segments(kafka, running)
         workload.sleep_until(last_ms)
         return growth.read(context, out, records, first_ms)
+
+
+def _create(kafka: Cluster, topic: NewTopic) -> None:
+    admin = workload.admin(kafka.bootstrap)
+    for future in admin.create_topics([topic]).values():
+        future.result(workload.REQUEST_TIMEOUT_S)
+
+
+def _wait_for_brokers(kafka: Cluster, count: int) -> None:
+    """Wait until the cluster has so many brokers: it counts a dead one until its session ends."""
+    admin = workload.admin(kafka.bootstrap)
+    until_s = time.monotonic() + SESSION_OVER_S
+    while len(admin.list_topics(timeout=workload.REQUEST_TIMEOUT_S).brokers) != count:
+        if time.monotonic() > until_s:
+            raise BenchmarkFailed(f"the cluster does not have {count} brokers after {SESSION_OVER_S} s")
+        time.sleep(0.5)
 
 
 def _start(kafka: Cluster, running: router.Router, trouble: Trouble) -> None:

@@ -15,8 +15,9 @@ the partitions of an absent one needs some 25 files and 12 threads for each, for
 """
 
 GROWTH_COUNT = 20
-FEWEST_SAMPLES = 30
-"""Shorter lives of killed processes say nothing about growth."""
+FEWEST_SAMPLES = 120
+"""Shorter lives say nothing about growth: for the last third of one, another router may be absent, and this one may
+take its partitions over all the time. With a sample in 5 seconds, a third is at least 200 seconds."""
 
 
 class Sample(NamedTuple):
