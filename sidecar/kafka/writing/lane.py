@@ -89,6 +89,8 @@ class Lane:
         self._waiting: list[_Turn] = []
         self._open_again_s = self._serve_s = 0.0
         self._end: Result | None = None
+        # Made now, because a leader needs it when it may have no memory left.
+        self._failed = _unknown(RuntimeError(_FAILED))
 
     @property
     def has_ended(self) -> bool:
@@ -101,8 +103,8 @@ class Lane:
         Raise the error of a part that fails by itself.
         """
         mine = _Turn(part, size_of)
-        if self._leads(mine):
-            with self._leading():
+        with self._leading(mine) as leads:
+            if leads:
                 self._commit_with_waiting(mine)
         if mine.defect is not None:
             raise mine.defect
@@ -112,8 +114,7 @@ class Lane:
     @contextmanager
     def alone(self) -> Iterator[RenewableProducer]:
         """Wait for the producer, and keep it from all other partitions; an error within ends the lane."""
-        self._leads(_Turn())
-        with self._leading():
+        with self._leading(_Turn()):
             self._raise_end()
             try:
                 yield self.producer
@@ -127,12 +128,10 @@ class Lane:
         if self._end is None and now_s < self._serve_s:
             return
         self._serve_s = now_s + SERVE_EVERY_S
-        with self._lock:
-            if self._is_busy:
+        with self._leading() as leads:
+            if not leads:
                 # The commit that is under way serves the producer.
                 return
-            self._is_busy = True
-        with self._leading():
             self._raise_end()
             try:
                 self.producer.require_connections()
@@ -148,26 +147,33 @@ class Lane:
         """Throw the producer away; the next one of its transactional id settles an open transaction."""
         self.producer.purge()
 
-    def _leads(self, mine: _Turn) -> bool:
-        """Wait for the turn of a thread, and say whether it leads; if it does not, the result of its part is set."""
+    def _leads(self, mine: _Turn | None) -> bool:
         with self._lock:
             if not self._is_busy:
                 self._is_busy = True
                 return True
+            if mine is None:
+                return False
             self._waiting.append(mine)
         mine.woken.acquire()
         return mine.result is None
 
     @contextmanager
-    def _leading(self) -> Iterator[None]:
-        """Let the first thread that waits lead after this one."""
+    def _leading(self, mine: _Turn | None = None) -> Iterator[bool]:
+        """Wait for the turn of a thread, and yield whether it leads; let the first thread that waits lead after it.
+
+        If it does not lead, the result of its part is set. A thread without a turn does not wait. A thread that leads
+        runs no code outside, since it may run out of memory there, and all others would wait for ever.
+        """
+        leads = self._leads(mine)
         try:
-            yield
+            yield leads
         finally:
-            with self._lock:
-                self._is_busy = bool(self._waiting)
-                if self._is_busy:
-                    self._waiting.pop(0).woken.release()
+            if leads:
+                with self._lock:
+                    self._is_busy = bool(self._waiting)
+                    if self._is_busy:
+                        self._waiting.pop(0).woken.release()
 
     def _raise_end(self) -> None:
         if self._end is not None:
@@ -187,7 +193,7 @@ class Lane:
         finally:
             for each in together:
                 if each.result is None:
-                    self._end = each.result = self._end or _unknown(RuntimeError(_FAILED))
+                    self._end = each.result = self._end or self._failed
                 each.woken.release()
 
     def _take(self, mine: _Turn) -> list[_Turn]:

@@ -53,11 +53,13 @@ class TakesTwice(Wrong):
 
 
 @contextmanager
-def _leading_alone(lane: Any) -> Iterator[None]:
+def _leading_alone(lane: Any, mine: Any = None) -> Iterator[bool]:
+    leads = lane._leads(mine)
     try:
-        yield
+        yield leads
     finally:
-        lane._is_busy = False
+        if leads:
+            lane._is_busy = False
 
 
 class WakesNobody(Wrong):

@@ -1,10 +1,12 @@
 """Transactions that several partitions share: who leads, who hears what, and when a lane ends."""
 
+import sys
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from threading import Event, Thread
+from types import FrameType
 from typing import Any, cast
 
 import pytest
@@ -77,34 +79,52 @@ def commit(lane: Lane, broker: Broker, name: str, size_bytes: int = 1) -> Result
 class Partitions:
     """The threads of several partitions, each with one part; the first one is committing when the others come."""
 
-    def __init__(self, lane: Lane, broker: Broker, names: str, size_bytes: int = 1) -> None:
+    def __init__(
+        self, lane: Lane, broker: Broker, names: str, size_bytes: int = 1, runs_out: tuple[str, int] = ("", 0)
+    ) -> None:
         self.results: dict[str, Result | Exception] = {}
+        self.has_run_out = False
+        self._runs_out = runs_out
         broker.may_commit.clear()
         self._threads = [Thread(target=partial(self._run, lane, broker, name, size_bytes)) for name in names]
         self._threads[0].start()
         assert broker.is_committing.wait(WITHIN_S)
         for count, thread in enumerate(self._threads[1:], 1):
             thread.start()
-            wait_for(partial(_has_waiting, lane, count))
+            wait_for(partial(self._has_waiting, lane, count))
         broker.may_commit.set()
         for thread in self._threads:
             thread.join(WITHIN_S)
-            assert not thread.is_alive()
+            assert not thread.is_alive(), runs_out
 
     def _run(self, lane: Lane, broker: Broker, name: str, size_bytes: int) -> None:
         try:
+            if name == self._runs_out[0]:
+                sys.settrace(self._at_call)
             self.results[name] = commit(lane, broker, name, size_bytes)
         except Exception as error:  # noqa: BLE001 - the test looks at it
-            self.results[name] = error
+            # As in a worker, which keeps no frame of an error, and with it no part of the lane.
+            self.results[name] = error.with_traceback(None)
+        finally:
+            sys.settrace(None)
+
+    def _has_waiting(self, lane: Lane, count: int) -> bool:
+        return len(lane._waiting) + self.has_run_out == count
+
+    def _at_call(self, frame: FrameType, _: str, __: object) -> None:
+        """Raise MemoryError at one call of a function, but not within the events of the broker of the test."""
+        if frame.f_code.co_filename == threading.__file__:
+            return
+        name, left = self._runs_out
+        self._runs_out = name, left - 1
+        if left == 0:
+            self.has_run_out = True
+            raise MemoryError
 
     @property
     def outcomes(self) -> dict[str, Outcome]:
         """The outcome that each partition heard."""
         return {name: result.outcome for name, result in self.results.items() if isinstance(result, Result)}
-
-
-def _has_waiting(lane: Lane, count: int) -> bool:
-    return len(lane._waiting) == count
 
 
 def wait_for(holds: Callable[[], bool]) -> None:
@@ -218,6 +238,21 @@ def test_an_error_that_is_no_exception_leaves_no_partition_waiting() -> None:
         lane.commit(fail, lambda: 1)
     assert lane.has_ended
     assert commit(lane, broker, "a").outcome is Outcome.UNKNOWN
+
+
+def test_a_partition_that_runs_out_of_memory_at_any_call_leaves_no_other_waiting() -> None:
+    """Its thread leads, while two others wait; a call needs memory for its frame."""
+    calls = 0
+    while True:
+        broker = Broker()
+        lane = lane_with(broker)
+        found = Partitions(lane, broker, "abcd", runs_out=("b", calls))
+        assert set(found.results) == set("abcd"), f"call {calls} of b leaves others waiting"
+        assert commit(lane, broker, "e").outcome in (Outcome.COMMITTED, Outcome.UNKNOWN)
+        if not found.has_run_out:
+            break
+        calls += 1
+    assert calls > 20
 
 
 def test_a_search_for_refused_records_has_the_producer_alone_and_ends_the_lane_if_it_fails() -> None:
