@@ -222,13 +222,25 @@ def test_after_a_change_of_group_id_the_right_to_fence_the_former_group_is_named
         stage.wait_records(scene.target, PARTITIONS)
         before.kill()
         broker.revoke(ROUTER, fences)
+        grant = f"--operation Write --transactional-id {fences.name} --resource-pattern-type prefixed"
+        lacks = f"User:{ROUTER} may not Write transactional id {fences.name}"
+        former = f"routers of group {stage.group_id} have served {scene.delay}/"
+        starting_over = ("start-over", f"{scene.delay}/0", "--yes")
+        ending = ("end-transaction", f"{scene.delay}/0", f"{scene.target}/0")
+        ending += ("--producer-id", "1", "--start-offset", "0", "--outcome", "aborted")
+        for router, command, said in (
+            (after, starting_over, (former, lacks, grant)),
+            (after, ending, (f"routers of group {stage.group_id}, not {stage.word}.after", "Nothing was changed")),
+            (before, starting_over, (lacks, grant)),
+            (before, ending, (lacks, grant)),
+        ):
+            done = router.command(*command)
+            assert (done.returncode, done.stdout) == (1, ""), done
+            assert all(each in done.stderr for each in said), done.stderr
         after.start()
         wait_until(lambda: len(after.events("partition_refused")) == PARTITIONS, "each partition is refused")
         for refused in after.events("partition_refused"):
-            assert f"routers of group {stage.group_id} have served {scene.delay}/" in refused["why"]
-            assert (
-                f"--operation Write --transactional-id {fences.name} --resource-pattern-type prefixed" in refused["why"]
-            )
+            assert all(each in refused["why"] for each in (former, lacks, grant))
         broker.grant(ROUTER, fences)
         after.wait_ready()
         stage.settle()

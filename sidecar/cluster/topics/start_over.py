@@ -37,6 +37,8 @@ from sidecar.kafka.client import clients
 from sidecar.kafka.client.admin import TopicFacts, log_range, parse_place, topic_facts, uncommitted_end
 from sidecar.kafka.client.errors import Verdict, classify, error_of
 from sidecar.kafka.reading.scan import read_settled
+from sidecar.kafka.writing.lanes import group_of
+from sidecar.kafka.writing.transactions import naming_right
 from snapshots.state.claim import CLAIM_PREFIX, claim_key, encode_claim
 from snapshots.state.inventory import Inventory
 from snapshots.state.lane import LaneName
@@ -145,9 +147,10 @@ class _Writers:
         self._admin = admin
         self._topic = topic
         self._partition = partition
+        self._place = (topic.name, partition)
         self._ended: set[LaneName] = set()
         self._groups: frozenset[str] = frozenset()
-        self.own = _fencing(config, clients.transactional_id(config, topic.name, partition))
+        self.own = self._own_id_fenced(config.router.group_id)
 
     def lane(self) -> LaneName | None:
         state, partition = self._topic.state, self._partition
@@ -158,7 +161,7 @@ class _Writers:
 
     def end(self, lane: LaneName) -> None:
         if lane not in self._ended:
-            _fencing(self._config, lane.transactional_id)
+            self._fencing(lane.transactional_id, group_of(lane))
             self._ended.add(lane)
 
     def groups(self) -> frozenset[str]:
@@ -170,7 +173,14 @@ class _Writers:
         self.own.commit_transaction()
 
     def end_group(self, group: str) -> None:
-        _fencing(self._config, clients.transactional_id(self._config, self._topic.name, self._partition, group=group))
+        self._own_id_fenced(group)
+
+    def _own_id_fenced(self, group: str) -> Producer:
+        return self._fencing(clients.transactional_id(self._config, *self._place, group=group), group)
+
+    def _fencing(self, transactional_id: str, group: str) -> Producer:
+        with naming_right(self._config, self._place, transactional_id, group):
+            return _fencing(self._config, transactional_id)
 
 
 def _fencing(config: Config, transactional_id: str) -> Producer:

@@ -55,7 +55,8 @@ from sidecar.kafka.doubts.hidden import Hidden, has_left, read_hidden, read_visi
 from sidecar.kafka.doubts.look import DoubtFinder
 from sidecar.kafka.doubts.shown import Shown, command_of
 from sidecar.kafka.reading.scan import read_settled
-from sidecar.kafka.writing.transactions import abort, commit, produce
+from sidecar.kafka.writing.lanes import group_of
+from sidecar.kafka.writing.transactions import abort, commit, naming_right, produce
 from snapshots.state.ending import ENDING_KEY, Ending, encode_ending
 from snapshots.state.state import StoredState, fold_state
 from snapshots.state.transit import encode_transit
@@ -177,7 +178,11 @@ class EndTransaction:
         """Do step 1, and return the producer that has the transaction open."""
         if self._is_of_lane:
             self._fencing(self._own_id)
-        self._fence_lane(self._stored())
+        stored = self._stored()
+        if stored is not None and stored.ending is None:
+            # Before the fence, which would interrupt all partitions of the other group's lane.
+            self._refuse_others(stored)
+        self._fence_lane(stored)
         told: list[int] = []
         producer = self._fencing(self.transactional_id, lambda text: _note_id(told, text))
         until_s = time.monotonic() + TOLD_WITHIN_S
@@ -193,18 +198,19 @@ class EndTransaction:
             )
         return producer
 
-    def _fencing(self, transactional_id: str, on_statistics: Callable[[str], None] = lambda _: None) -> Producer:
+    def _fencing(
+        self, transactional_id: str, on_statistics: Callable[[str], None] = lambda _: None, group: str | None = None
+    ) -> Producer:
+        """Return a producer that has fenced an id of the own group, or of ``group``."""
         producer = clients.ending_producer(self._config, transactional_id, on_statistics)
-        producer.init_transactions(FENCE_WITHIN_S)
+        place, own = (self._topic.name, self._partition), self._config.router.group_id
+        with naming_right(self._config, place, transactional_id, group or own):
+            producer.init_transactions(FENCE_WITHIN_S)
         return producer
 
     def _begun(self, producer_id: int, start_offset: int, *, committed: bool) -> Ending:
         ends, place = self._ends(), f"{self._place[0]}/{self._place[1]}"
-        if others := self._others(self._stored()):
-            raise DelayRouterError(
-                f"routers of group {', '.join(others)}, not {self._config.router.group_id}, serve {self._topic.name}/"
-                f"{self._partition}: run the command with that router.group_id. Nothing was changed"
-            )
+        self._refuse_others(self._stored())
         if not ends.is_open:
             raise DelayRouterError(f"no transaction is open on {place}; nothing was changed")
         if ends.settled != start_offset:
@@ -217,6 +223,13 @@ class EndTransaction:
         if self.has_foreign_records:
             self._refuse_foreign(ends.settled)
         return Ending(*self._place, ends.settled, ends.written, committed, producer_id)
+
+    def _refuse_others(self, stored: StoredState | None) -> None:
+        if others := self._others(stored):
+            raise DelayRouterError(
+                f"routers of group {', '.join(others)}, not {self._config.router.group_id}, serve {self._topic.name}/"
+                f"{self._partition}: run the command with that router.group_id. Nothing was changed"
+            )
 
     def _refuse_foreign(self, offset: int) -> None:
         """Refuse a transaction whose first record is not of this partition.
@@ -308,7 +321,8 @@ class EndTransaction:
         """Fence other groups with a claim: it is from before the note, or its writer has found the note since."""
         if others := self._others(self._stored()):
             for group in others:
-                self._fencing(clients.transactional_id(self._config, self._topic.name, self._partition, group=group))
+                other_id = clients.transactional_id(self._config, self._topic.name, self._partition, group=group)
+                self._fencing(other_id, group=group)
             self._fence_lane(self._stored())
 
     def _others(self, stored: StoredState | None) -> list[str]:
@@ -316,7 +330,7 @@ class EndTransaction:
 
     def _fence_lane(self, stored: StoredState | None) -> None:
         if stored is not None and stored.lane is not None and stored.lane.transactional_id != self.transactional_id:
-            self._fencing(stored.lane.transactional_id)
+            self._fencing(stored.lane.transactional_id, group=group_of(stored.lane))
 
     def _refuse_unnamed(self, ending: Ending | None, producer_id: int) -> None:
         """Refuse to go on if records of a delay partition that was not named lie behind the transaction of a lane."""

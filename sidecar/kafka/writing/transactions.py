@@ -1,13 +1,18 @@
 """Steps that every transactional producer of the router shares: fence the old owner, produce, commit, abort."""
 
+import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from index.errors import RefusedError
+from sidecar.config.model import Config
+from sidecar.engine.ports import Place
 from sidecar.kafka.client.admin import REQUEST_TIMEOUT_S
+from sidecar.kafka.client.commands import ANY_ROUTER, acl_command, principal_of
 from sidecar.kafka.client.errors import Verdict, classify, error_of
 
 OnDelivery = Callable[[KafkaError | None, Message], None]
@@ -38,6 +43,33 @@ def fence(producer: Producer, stopping: Callable[[], bool], remedy: str) -> None
                 raise
         else:
             return
+
+
+@contextmanager
+def naming_right(config: Config, place: Place, transactional_id: str, group: str) -> Iterator[None]:
+    """Raise RefusedError with the missing right if the brokers do not let the block fence a transactional id.
+
+    ``group`` is the group of routers that the id belongs to, and ``place`` the delay partition that they serve.
+    """
+    try:
+        yield
+    except KafkaException as exception:
+        if error_of(exception).code() != KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            raise
+        principal = principal_of(config.kafka)
+        who = "this user" if principal == ANY_ROUTER else principal
+        lacks = f"{who} may not Write transactional id {transactional_id}"
+        # The command that `check --acls` prints for the configuration of that group.
+        resource = f"--transactional-id {shlex.quote(f'{group}.')} --resource-pattern-type prefixed"
+        grant = f"to grant it: {acl_command(config.bootstrap, ['Write'], resource, principal)}"
+        own = config.router.group_id
+        if group == own:
+            raise RefusedError(f"{lacks}; {grant}") from exception
+        raise RefusedError(
+            f"routers of group {group} have served {place[0]}/{place[1]}, and group {own} may not fence them: {lacks}."
+            " If one of them still runs, records would be delivered twice. Take the name of the topic out of the"
+            f" configuration of one group. If it is to be group {own} that serves it, stop group {group}; {grant}"
+        ) from exception
 
 
 def produce(

@@ -1,15 +1,13 @@
 """The ports of an owned partition in the process: clients of its own, and parts that the process shares."""
 
 import secrets
-import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import TopicPartition
 
-from index.errors import RefusedError
 from index.pending.run import Runs
 from index.protocol.record import Record
 from index.rules.rule_history import RuleHistory
@@ -34,8 +32,7 @@ from sidecar.engine.release.gate import Gate
 from sidecar.engine.release.rates import RateLimits
 from sidecar.kafka.client import admin as cluster
 from sidecar.kafka.client import clients
-from sidecar.kafka.client.commands import acl_command, principal_of
-from sidecar.kafka.client.errors import cluster_errors, error_of
+from sidecar.kafka.client.errors import cluster_errors
 from sidecar.kafka.doubts.look import DoubtFinder
 from sidecar.kafka.reading.fetching import Fetching, connects_of
 from sidecar.kafka.reading.offset_reader import OffsetReader
@@ -43,7 +40,7 @@ from sidecar.kafka.writing.kafka_transactions import KafkaTransactions
 from sidecar.kafka.writing.lane import Lane
 from sidecar.kafka.writing.lanes import Member, group_of
 from sidecar.kafka.writing.target_directory import TargetDirectory
-from sidecar.kafka.writing.transactions import commit, fence, produce
+from sidecar.kafka.writing.transactions import commit, fence, naming_right, produce
 from sidecar.kafka.writing.writer import PartitionWriter
 from sidecar.policies.settings import PolicySettings
 from sidecar.process.host.budget import PayloadBudget
@@ -217,7 +214,7 @@ class KafkaHost:
 
     def _end_lane(self, name: LaneName) -> None:
         mine = None if self.lane is None else self.lane.member
-        with self._fencing_group(group_of(name)):
+        with naming_right(self._shared.config, self.context.place, name.transactional_id, group_of(name)):
             self._shared.lanes.end(name, self.context.place, mine, self._fence)
 
     def _claim(self, group: str) -> None:
@@ -227,32 +224,14 @@ class KafkaHost:
             commit(producer)
 
     def _end_group(self, group: str) -> None:
-        config = self._shared.config
-        producer = clients.producer(config, clients.transactional_id(config, *self.context.place, group=group))
+        config, place = self._shared.config, self.context.place
+        other_id = clients.transactional_id(config, *place, group=group)
+        producer = clients.producer(config, other_id)
         try:
-            with self._fencing_group(group):
+            with naming_right(config, place, other_id, group):
                 self._fence(producer)
         finally:
             producer.purge()
-
-    @contextmanager
-    def _fencing_group(self, group: str) -> Iterator[None]:
-        """Raise RefusedError with the way out if the brokers do not let this group fence another one."""
-        try:
-            yield
-        except KafkaException as exception:
-            is_denied = error_of(exception).code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            if not is_denied or group == self.context.group_id:
-                raise
-            config, place = self._shared.config, f"{self._topic.name}/{self._partition}"
-            resource = f"--transactional-id {shlex.quote(f'{group}.')} --resource-pattern-type prefixed"
-            grant = acl_command(config.bootstrap, ["Write"], resource, principal_of(config.kafka))
-            raise RefusedError(
-                f"routers of group {group} have served {place}, and this group, {self.context.group_id}, may not fence"
-                " them: if one of them still runs, records would be delivered twice. Take the name of the topic out of"
-                f" the configuration of one group. If it is to be this group that serves it, stop group {group}, and"
-                f" grant this group's principal the right to fence it: {grant}"
-            ) from exception
 
     def transactions(self, origin: Origin) -> KafkaTransactions:
         """Return transactions of the producer of the partition's own id, which has fenced the other owners."""

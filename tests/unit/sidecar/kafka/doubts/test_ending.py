@@ -1,13 +1,24 @@
-"""The report of end-transaction about an open transaction, and its options."""
+"""The report of end-transaction about an open transaction, its options, and the rights that it lacks."""
+
+from typing import cast
 
 import pytest
 from click.testing import CliRunner
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
-from index.errors import ConfigError
+from index.errors import ConfigError, DelayRouterError
+from index.pending.progress import start_of
+from index.rules.rule_history import RuleHistory
 from sidecar.cli.program import cli
+from sidecar.config.model import Config
+from sidecar.kafka.client import clients
 from sidecar.kafka.client.admin import parse_place
+from sidecar.kafka.doubts.ending import EndTransaction
 from sidecar.kafka.doubts.shown import Shown
 from snapshots.state.ending import Ending
+from snapshots.state.lane import LaneName
+from snapshots.state.state import StoredState
 
 SHOWN = Shown(("orders", 3), 40, 44, records=4, left=4, pending=0, log_says="committed", resumed=None)
 
@@ -59,3 +70,46 @@ def test_only_the_id_of_a_lane_can_be_given() -> None:
     given = ["end-transaction", "d/0", "o/0", "--brokers", "127.0.0.1:1", "--transactional-id", "g.d.0"]
     result = CliRunner().invoke(cli, given)
     assert result.exit_code == 2
+
+
+CONFIG = Config.model_validate(
+    {
+        "kafka": {"bootstrap.servers": "b:9092"},
+        "router": {"group_id": "new"},
+        "delay_topics": [{"name": "d", "default_target": "out"}],
+    }
+)
+ENDING = Ending("out", 0, 40, 44, committed=False, producer_id=7)
+
+
+class Denied:
+    """Stands for a producer without rights."""
+
+    def init_transactions(self, _: float) -> None:
+        raise KafkaException(KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+
+
+def named_by(group: str, ending: Ending | None) -> StoredState:
+    """Return a state that a lane of this group may write."""
+    history = RuleHistory.beginning(0, CONFIG.rules_for(CONFIG.delay_topics[0]))
+    lane = LaneName(f"{group}.lane.5f.0", 1)
+    return StoredState(start_of(0), "", history, lane=lane, groups=frozenset({group}), ending=ending)
+
+
+@pytest.mark.parametrize(
+    ("stored", "said"),
+    [
+        (None, r"this user may not Write transactional id new\.d\.0; .* --transactional-id new\. "),
+        (named_by("new", None), r"this user may not Write transactional id new\.lane\.5f\.0; "),
+        (named_by("old", ENDING), r"group old have served d/0, .* id old\.lane\.5f\.0\. .* --transactional-id old\. "),
+        # The fence would interrupt the other group.
+        (named_by("old", None), "routers of group old, not new, serve d/0: .* Nothing was changed"),
+    ],
+    ids=["own-id", "own-lane", "lane-of-another-group", "refused-before-any-fence"],
+)
+def test_the_right_to_fence_is_named(stored: StoredState | None, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "ending_producer", lambda *_: Denied())
+    monkeypatch.setattr(EndTransaction, "_stored", lambda _: stored)
+    command = EndTransaction(CONFIG, cast("AdminClient", None), CONFIG.delay_topics[0], 0, ("out", 0))
+    with pytest.raises(DelayRouterError, match=said):
+        command.end(7, 40, committed=False)
