@@ -226,8 +226,8 @@ def test_after_a_change_of_group_id_the_right_to_fence_the_former_group_is_named
         lacks = f"User:{ROUTER} may not Write transactional id {fences.name}"
         former = f"routers of group {stage.group_id} have served {scene.delay}/"
         starting_over = ("start-over", f"{scene.delay}/0", "--yes")
-        ending = ("end-transaction", f"{scene.delay}/0", f"{scene.target}/0")
-        ending += ("--producer-id", "1", "--start-offset", "0", "--outcome", "aborted")
+        told = ("--producer-id", "1", "--start-offset", "0", "--outcome", "aborted")
+        ending = ("end-transaction", f"{scene.delay}/0", f"{scene.target}/0", *told)
         for router, command, said in (
             (after, starting_over, (former, lacks, grant)),
             (after, ending, (f"routers of group {stage.group_id}, not {stage.word}.after", "Nothing was changed")),

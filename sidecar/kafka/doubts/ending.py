@@ -33,10 +33,9 @@ for the router as long as the manifest that names a segment is not committed, so
 import json
 import time
 from collections.abc import Callable, Container, Iterable, Sequence
-from functools import partial
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from index.errors import DelayRouterError
@@ -56,7 +55,7 @@ from sidecar.kafka.doubts.look import DoubtFinder
 from sidecar.kafka.doubts.shown import Shown, command_of
 from sidecar.kafka.reading.scan import read_settled
 from sidecar.kafka.writing.lanes import group_of
-from sidecar.kafka.writing.transactions import abort, commit, naming_right, produce
+from sidecar.kafka.writing.transactions import abort, commit, naming_right, write_all
 from snapshots.state.ending import ENDING_KEY, Ending, encode_ending
 from snapshots.state.state import StoredState, fold_state
 from snapshots.state.transit import encode_transit
@@ -68,10 +67,6 @@ each other."""
 FENCE_WITHIN_S: Final = 60.0
 ENDED_WITHIN_S: Final = 10.0
 TOLD_WITHIN_S: Final = 10.0
-FLUSH_WITHIN_S: Final = 60.0
-_FLUSH_STEP_S: Final = 0.1
-"""Below 0.2 s, because longer calls go on calling back after an error (:mod:`sidecar.kafka.client.connections`)."""
-
 _PAUSE_S: Final = 0.05
 
 EVERY_OFFSET: Final = range(1 << 63)
@@ -250,13 +245,13 @@ class EndTransaction:
         """Write the note by a producer whose markers leave the first producer's transaction open."""
         second = self._fencing(self._own_id if self._is_of_lane else f"{self._own_id}.ending")
         second.begin_transaction()
-        _write(second, [(self._state, Record(ENDING_KEY, value, (), 0))])
+        write_all(second, [(self._state, Record(ENDING_KEY, value, (), 0))])
         commit(second)
 
     def _close(self, producer: Producer, ending: Ending) -> None:
         """Do step 3."""
         producer.begin_transaction()
-        _write(producer, [(self._place, Record(TOUCH_KEY, None, (), 0))])
+        write_all(producer, [(self._place, Record(TOUCH_KEY, None, (), 0))])
         if self._place[0] == self._topic.snapshots:
             commit(producer)
         else:
@@ -279,13 +274,13 @@ class EndTransaction:
         stored = self._stored()
         again = self._owed(stored, ending) if ending.committed else []
         producer.begin_transaction()
-        offsets = _write(producer, [(self._place, each.record) for each in again])
+        offsets = write_all(producer, [(self._place, each.record) for each in again])
         state: list[Record] = [Record(ENDING_KEY, None, (), 0)]
         if stored is not None and self._place[0] == self._topic.name:
             moved = {each.offset: at for each, at in zip(again, offsets, strict=True)}
             notes = relocated(stored.transit, moved).items()
             state += (Record(*encode_transit(lot, each), (), 0) for lot, each in notes)
-        _write(producer, [(self._state, each) for each in state])
+        write_all(producer, [(self._state, each) for each in state])
         commit(producer)
         return len(again)
 
@@ -391,21 +386,3 @@ def _note_id(told: list[int], statistics: str) -> None:
     producer_id = json.loads(statistics).get("eos", {}).get("producer_id", -1)
     if producer_id >= 0:
         told.append(producer_id)
-
-
-def _write(producer: Producer, records: Sequence[tuple[Place, Record]]) -> list[int]:
-    """Produce the records within the open transaction, and return their offsets."""
-    offsets: dict[int, int] = {}
-
-    def told(number: int, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            offsets[number] = message.offset() or 0
-
-    for number, ((topic, partition), (key, value, headers, timestamp_ms)) in enumerate(records):
-        produce(producer, topic, value, key, partition, headers, max(timestamp_ms, 0), partial(told, number))
-    until_s = time.monotonic() + FLUSH_WITHIN_S
-    while producer.flush(_FLUSH_STEP_S) and time.monotonic() < until_s:
-        pass
-    if len(offsets) < len(records):
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the brokers did not take all records"))
-    return [offsets[number] for number in range(len(records))]

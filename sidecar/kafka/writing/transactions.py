@@ -4,11 +4,13 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from index.errors import RefusedError
+from index.protocol.record import Record
 from sidecar.config.model import Config
 from sidecar.engine.ports import Place
 from sidecar.kafka.client.admin import REQUEST_TIMEOUT_S
@@ -22,6 +24,10 @@ _QUEUE_WAIT_S: Final = 0.05
 FENCE_WITHIN_S: Final = 60.0
 """Time without an answer after which the caller begins with a new client, and so with the bootstrap servers: this
 client may know only addresses that no longer exist (see ``clients.producer``)."""
+
+_FLUSH_WITHIN_S: Final = 60.0
+_FLUSH_STEP_S: Final = 0.1
+"""Below 0.2 s, because longer calls go on calling back after an error (:mod:`sidecar.kafka.client.connections`)."""
 
 
 def fence(producer: Producer, stopping: Callable[[], bool], remedy: str) -> None:
@@ -93,6 +99,24 @@ def produce(
             producer.poll(_QUEUE_WAIT_S)
         else:
             return
+
+
+def write_all(producer: Producer, records: Sequence[tuple[Place, Record]]) -> list[int]:
+    """Produce the records within the open transaction, and return their offsets."""
+    offsets: dict[int, int] = {}
+
+    def told(number: int, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            offsets[number] = message.offset() or 0
+
+    for number, ((topic, partition), (key, value, headers, timestamp_ms)) in enumerate(records):
+        produce(producer, topic, value, key, partition, headers, max(timestamp_ms, 0), partial(told, number))
+    until_s = time.monotonic() + _FLUSH_WITHIN_S
+    while producer.flush(_FLUSH_STEP_S) and time.monotonic() < until_s:
+        pass
+    if len(offsets) < len(records):
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the brokers did not take all records"))
+    return [offsets[number] for number in range(len(records))]
 
 
 def commit(producer: Producer) -> None:
