@@ -1,6 +1,7 @@
-"""Tests routers of the last release and of this version in one group, while records flow: no loss, no duplicates.
+"""Tests routers of an earlier and of this version in one group, while records flow: no loss, no duplicates.
 
-Those of this version have a lane each, of which the last release knows nothing.
+Those of this version have a lane each, of which the last release knows nothing. Another earlier version reads and
+writes the same state as this one.
 """
 
 import json
@@ -26,6 +27,9 @@ pytestmark = pytest.mark.timeout(300)
 RELEASED = ("v0.1.0", "0baa04afbb25a7160f9d04433eb158299b0ddaf6")
 """The tag of the last release, whose rules were of version 2; and its commit, for clones without tags."""
 
+WITH_CLAIMS = "69fbec27e685f4be98b36d5cce931aa8741980ed"
+"""The last commit to which the group in the progress was no claim; it reads the state of this version."""
+
 ROOMS = ("index", "sidecar", "snapshots")
 # Each of three members then has two partitions, so that those of this version are in its lane.
 PARTITIONS = 6
@@ -39,11 +43,21 @@ KILLS = 6
 @pytest.fixture(scope="module")
 def version_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the code of the last release; skip in a shallow clone, and fail there in CI."""
-    folder = tmp_path_factory.mktemp("version-before")
-    archives = [_archive(name) for name in RELEASED]
+    return _unpacked(tmp_path_factory.mktemp("version-before"), *RELEASED)
+
+
+@pytest.fixture(scope="module")
+def version_with_claims(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the code of WITH_CLAIMS; skip or fail as for the last release."""
+    return _unpacked(tmp_path_factory.mktemp("version-with-claims"), WITH_CLAIMS)
+
+
+def _unpacked(folder: Path, *names: str) -> Path:
+    """Unpack the code of the first of these commits that the clone has."""
+    archives = [_archive(name) for name in names]
     found = next((each for each in archives if each.returncode == 0), None)
     if found is None:
-        why = f"needs {RELEASED[0]}, which a clone without the whole history lacks: git fetch --unshallow --tags"
+        why = f"needs {names[0]}, which a clone without the whole history lacks: git fetch --unshallow --tags"
         if os.environ.get("CI") == "true":
             pytest.fail(f"{why} ({archives[-1].stderr.decode().strip()})")
         pytest.skip(why)
@@ -60,11 +74,13 @@ def _archive(name: str) -> "subprocess.CompletedProcess[bytes]":
 class Fleet:
     """Routers of one group, two of each version, and a delay topic that a load writes to."""
 
-    def __init__(self, stage: FaultStage, version_before: Path, *, named: bool) -> None:
+    def __init__(
+        self, stage: FaultStage, version_before: Path, *, named: bool, begun: bool = False, lanes: int = 1
+    ) -> None:
+        """``begun``: the partitions have a state, which is of the present version; the last release cannot read it."""
         self._version_before = version_before
         out = stage.target("out", 2)
-        # Without a state, since the state that tests begin with is of the present version.
-        self.delay = stage.delay("delay", PARTITIONS, begun=False, default_target=out, **SMALL_BUCKETS)
+        self.delay = stage.delay("delay", PARTITIONS, begun=begun, default_target=out, **SMALL_BUCKETS)
         self.old, self.new = (
             [
                 stage.router(
@@ -72,7 +88,7 @@ class Fleet:
                 )
                 for number in range(2)
             ]
-            for age, options in (("old", {}), ("new", {"lanes": 1}))
+            for age, options in (("old", {}), ("new", {"lanes": lanes}))
         )
 
     def start_old(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,6 +204,34 @@ def test_an_upgrade_that_is_killed_rolled_back_and_made_again(
         for router in fleet.new:
             assert not router.events("partition_refused")
             assert router.stop() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("in_lanes", [False, True], ids=["with-own-producers", "in-lanes"])
+def test_a_version_with_claims_and_this_one_take_over_from_each_other_when_killed(
+    in_lanes: bool, version_with_claims: Path, lone: FaultStage, rng: Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = Fleet(lone, version_with_claims, named=True, begun=True, lanes=int(in_lanes))
+    (old, other_old), (new, other_new) = fleet.old, fleet.new
+    with old, other_old, new, other_new, _load(lone, fleet, rng) as load:
+        fleet.start_old(monkeypatch)
+        for killed, follows in ((old, new), (other_old, other_new), (new, old), (other_new, other_old), (old, new)):
+            time.sleep(rng.uniform(2, 4))
+            killed.kill()
+            fleet.start(follows, monkeypatch)
+            follows.wait_ready()
+            if follows is other_new:
+                wait_until(
+                    lambda: {*map(bool, lanes(lone, fleet.delay, PARTITIONS))} == {in_lanes},
+                    "each state names a lane, or none does",
+                )
+        load.finish()
+        settled(lone)
+        for router in (other_old, new):
+            assert router.stop() == 0
+        for router in (*fleet.old, *fleet.new):
+            assert not router.events("partition_refused")
+            assert not router.events("partition_failed")
 
 
 def _send_backlog(stage: FaultStage, delay: str, rng: Random) -> None:
