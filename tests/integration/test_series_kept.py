@@ -14,6 +14,7 @@ from snapshots.state.state import PROGRESS_KEY
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Header, Stage, header, wait_until
 from tests.integration.stored_buckets import delete_records
+from tests.integration.stored_buckets import lanes as lanes_of
 
 EVERY: Final[Header] = ("deliver-every", b"2s")
 
@@ -30,24 +31,31 @@ def _create_again(stage: Stage, topic: str) -> None:
     stage.create([NewTopic(topic, 1, 1, config={"cleanup.policy": "compact"})])
 
 
-def _began(stage: Stage, router: RouterProcess, delay: str, out: str) -> None:
-    """Let two series run for a while, remove the first record of one of them from the log, and stop."""
+def _began(stage: Stage, router: RouterProcess, delay: str, out: str, *, kills: bool = False) -> None:
+    """Let two series run for a while, end the router, and remove the first record of one of them from the log."""
     router.start_and_wait()
     stage.send(delay, EVERY, value=b"gone")
     stage.send(delay, EVERY, value=b"there")
     wait_until(lambda: len(_numbers(stage, out, b"there")) >= 4, "four occurrences")
     wait_until(lambda: len(_numbers(stage, out, b"gone")) >= 4, "four occurrences")
-    assert router.stop() == 0
+    if kills:
+        router.kill()
+    else:
+        assert router.stop() == 0
     delete_records(stage, delay, 0, 1)
 
 
-@pytest.mark.parametrize("loses", ["nothing", "its progress", "all of it"])
-def test_they_go_on_where_they_stood(stage: Stage, loses: str) -> None:
-    """The key comes from the state, or from its copy if the state is damaged or gone."""
+@pytest.mark.parametrize(("loses", "lanes"), [("nothing", 0), ("nothing", 1), ("its progress", 0), ("all of it", 0)])
+def test_they_go_on_where_they_stood(stage: Stage, loses: str, lanes: int) -> None:
+    """The key comes from the state, or from its copy if the state is damaged or gone.
+
+    A router with a lane is killed, so that the state names the lane, which serves another partition, too.
+    """
     out = stage.target()
-    delay = stage.delay(default_target=out, recurring=True)
-    with stage.router() as router:
-        _began(stage, router, delay, out)
+    delay = stage.delay(partitions=1 + lanes, default_target=out, recurring=True)
+    with stage.router(lanes=lanes) as router:
+        _began(stage, router, delay, out, kills=bool(lanes))
+        assert all(lanes_of(stage, delay, 1 + lanes)) is bool(lanes)
         if loses == "its progress":
             stage.send(f"{delay}.delay-state", key=PROGRESS_KEY, value=b"damaged")
         elif loses == "all of it":

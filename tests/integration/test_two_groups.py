@@ -4,15 +4,18 @@ import json
 import time
 from random import Random
 
+import pytest
+
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Load, Stage, wait_until
 
 
-def test_two_groups_on_one_topic_double_lose_and_hasten_nothing(stage: Stage, rng: Random) -> None:
+@pytest.mark.parametrize("lanes", [0, 1])
+def test_two_groups_on_one_topic_double_lose_and_hasten_nothing(lanes: int, stage: Stage, rng: Random) -> None:
     out = stage.target()
     delay = stage.delay(partitions=2, default_target=out)
-    first = stage.router("first", instance_id="first")
-    second = stage.router("second", instance_id="second", group_id=f"{stage.group_id}.new")
+    first = stage.router("first", instance_id="first", lanes=lanes)
+    second = stage.router("second", instance_id="second", group_id=f"{stage.group_id}.new", lanes=lanes)
     with first, second, Load(stage, [delay], rng, partitions=2, a_second=200, delays_ms=(0, 3_000)) as load:
         first.start_and_wait()
         second.start()
@@ -35,9 +38,13 @@ def test_two_groups_on_one_topic_double_lose_and_hasten_nothing(stage: Stage, rn
 
 
 def test_two_groups_that_start_at_the_same_moment_double_nothing(stage: Stage, rng: Random) -> None:
+    """One of them has a lane."""
     out = stage.target()
     delay = stage.delay(partitions=4, default_target=out)
-    routers = [stage.router(name, instance_id=name, group_id=f"{stage.group_id}.{name}") for name in ("a", "b")]
+    routers = [
+        stage.router(name, instance_id=name, group_id=f"{stage.group_id}.{name}", lanes=lanes)
+        for name, lanes in (("a", 0), ("b", 1))
+    ]
     with routers[0], routers[1], Load(stage, [delay], rng, partitions=4, a_second=200, delays_ms=(0, 2_000)) as load:
         for router in routers:
             router.start()
