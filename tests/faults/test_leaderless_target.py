@@ -29,24 +29,24 @@ WAITING = 10
 KEYS = 30
 
 
+@pytest.mark.parametrize("lanes", [0, 1])
 def test_a_target_that_loses_its_leader_while_the_router_runs_holds_up_its_own_records_alone(
-    three_nodes: Proxied, replicated: FaultStage, rng: Random
+    lanes: int, three_nodes: Proxied, replicated: FaultStage, rng: Random
 ) -> None:
     """The first transaction with a record for it fails; the take-over that follows finds the place without a leader."""
     node = three_nodes.cluster.nodes[2]
     out = replicated.target("a.out")
     away = _on_single_replicas(replicated, "a.audit", [node.node_id])
-    delay = replicated.delay("a.delay", default_target=out, allowed_targets=[f"{replicated.word}.a.*"])
+    delay = replicated.delay("a.delay", 1 + lanes, default_target=out, allowed_targets=[f"{replicated.word}.a.*"])
     to_away: Header = ("deliver-to", away.encode())
-    with _router(replicated) as router:
+    with _router(replicated, lanes) as router:
         router.start_and_wait()
         node.kill()
         wait_until(lambda: _led_by_nobody(replicated) == {away}, f"other leaders for all but {away}")
         began_ms = now_ms()
         for number in range(WAITING):
             replicated.post(delay, _due(began_ms - DUE_IN_MS, rng), to_away, value=b"waits-%d" % number)
-        for number in range(OTHERS):
-            replicated.post(delay, _due(began_ms, rng), value=b"other-%d" % number)
+        _post_others(replicated, delay, began_ms, rng, 1 + lanes)
         replicated.flush()
         # The client gives the first transaction up after a minute.
         replicated.wait_records(out, OTHERS, timeout_s=180)
@@ -80,22 +80,23 @@ def _answers(admin: AdminClient, target: str) -> bool:
         return False
 
 
-@pytest.mark.parametrize("waiting", [0, WAITING], ids=["nothing-goes-there", "some-go-there"])
+@pytest.mark.parametrize(
+    ("waiting", "lanes"), [(0, 0), (WAITING, 1)], ids=["nothing-goes-there", "some-go-there-in-a-lane"]
+)
 def test_a_target_without_a_leader_holds_up_its_own_records_alone(
-    waiting: int, three_nodes: Proxied, replicated: FaultStage, rng: Random
+    waiting: int, lanes: int, three_nodes: Proxied, replicated: FaultStage, rng: Random
 ) -> None:
     """A pattern allows this target, and nothing was ever delivered to it."""
     node = three_nodes.cluster.nodes[2]
     out = replicated.target("a.out")
     away = _on_single_replicas(replicated, "a.audit", [node.node_id])
-    delay = replicated.delay("a.delay", default_target=out, allowed_targets=[f"{replicated.word}.a.*"])
+    delay = replicated.delay("a.delay", 1 + lanes, default_target=out, allowed_targets=[f"{replicated.word}.a.*"])
     to_away: Header = ("deliver-to", away.encode())
-    with _router(replicated) as router:
+    with _router(replicated, lanes) as router:
         router.start_and_wait()
         _take_over_without(node, router, replicated, away)
         began_ms = now_ms()
-        for number in range(OTHERS):
-            replicated.post(delay, _due(began_ms, rng), value=b"other-%d" % number)
+        _post_others(replicated, delay, began_ms, rng, 1 + lanes)
         for number in range(waiting):
             replicated.post(delay, _due(began_ms, rng), to_away, value=b"waits-%d" % number)
         replicated.flush()
@@ -152,8 +153,14 @@ def _left(router: RouterProcess, delay: str, target: str) -> float:
     return router.metric(f'records_released_total{{target="{target}",topic="{delay}"}}')
 
 
-def _router(stage: FaultStage) -> RouterProcess:
-    return stage.router(transaction_timeout="20s", session_timeout="6s")
+def _post_others(stage: FaultStage, delay: str, began_ms: int, rng: Random, partitions: int) -> None:
+    """Post records for the default target to each partition in turn; the others go to the first one."""
+    for number in range(OTHERS):
+        stage.post(delay, _due(began_ms, rng), value=b"other-%d" % number, partition=number % partitions)
+
+
+def _router(stage: FaultStage, lanes: int = 0) -> RouterProcess:
+    return stage.router(transaction_timeout="20s", session_timeout="6s", lanes=lanes)
 
 
 def _on_single_replicas(stage: Stage, name: str, nodes: list[int]) -> str:
