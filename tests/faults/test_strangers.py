@@ -8,19 +8,22 @@ from confluent_kafka import KafkaException, Producer
 
 from tests.faults.stage import SMALL_BUCKETS, FaultStage, settled
 from tests.integration.scenario import Load, wait_until
+from tests.integration.stored_buckets import lanes as lanes_of
 
 SESSION = {"session_timeout": "2s"}
 
 
 @pytest.mark.slow
-def test_a_stranger_takes_our_transactional_id(lone: FaultStage, rng: Random) -> None:
+@pytest.mark.parametrize("lanes", [0, 1])
+def test_a_stranger_takes_our_transactional_id(lanes: int, lone: FaultStage, rng: Random) -> None:
     """The stranger fences the router, which asks the group, finds that it owns the partition, and takes it back."""
     out = lone.target("out", 2)
     delay = lone.delay("delay", 2, default_target=out, **SMALL_BUCKETS)
-    with lone.router() as router, Load(lone, [delay], rng, partitions=2, delays_ms=(0, 6_000)) as load:
+    with lone.router(lanes=lanes) as router, Load(lone, [delay], rng, partitions=2, delays_ms=(0, 6_000)) as load:
         router.start_and_wait()
         for _ in range(6):
-            stranger = Producer({**lone.kafka, "transactional.id": f"{lone.group_id}.{delay}.0"})
+            (taken, _) = lanes_of(lone, delay, 2) if lanes else (f"{lone.group_id}.{delay}.0", "")
+            stranger = Producer({**lone.kafka, "transactional.id": taken})
             stranger.init_transactions(20)
             stranger.begin_transaction()
             stranger.produce(out, b"torn", headers=[("delay-source", f"{delay}/0/0".encode())])
@@ -33,13 +36,14 @@ def test_a_stranger_takes_our_transactional_id(lone: FaultStage, rng: Random) ->
 
 
 @pytest.mark.slow
-def test_a_foreign_transaction_hangs_on_the_target_and_on_the_state(lone: FaultStage, rng: Random) -> None:
+@pytest.mark.parametrize("lanes", [0, 1])
+def test_a_foreign_transaction_hangs_on_the_target_and_on_the_state(lanes: int, lone: FaultStage, rng: Random) -> None:
     """Readers of the target wait, the router does not; a transaction on the state only delays a take-over."""
     out = lone.target("out", 2)
     delay = lone.delay("delay", 2, default_target=out, **SMALL_BUCKETS)
     foreign = Producer({**lone.kafka, "transactional.id": f"{lone.word}.foreign", "transaction.timeout.ms": 60_000})
     foreign.init_transactions(20)
-    with lone.router() as router, Load(lone, [delay], rng, partitions=2, delays_ms=(0, 4_000)) as load:
+    with lone.router(lanes=lanes) as router, Load(lone, [delay], rng, partitions=2, delays_ms=(0, 4_000)) as load:
         router.start_and_wait()
         foreign.begin_transaction()
         for partition in (0, 1):
