@@ -33,11 +33,11 @@ RECURRING: Final[dict[str, Any]] = {"recurring": True, "min_period": "100ms"}
 class NamedLoad(Load):
     """Schedules with ids, controls, records without either, and sometimes a series.
 
-    Ids are few, so that most controls find a pending schedule.
+    Ids are few, so that most controls find a pending schedule. Further partitions only get records without ids.
     """
 
-    def __init__(self, stage: Stage, delay: str, rng: Random) -> None:
-        super().__init__(stage, [delay], rng, a_second=A_SECOND, delays_ms=(0, FURTHEST_MS))
+    def __init__(self, stage: Stage, delay: str, rng: Random, partitions: int = 1) -> None:
+        super().__init__(stage, [delay], rng, partitions=partitions, a_second=A_SECOND, delays_ms=(0, FURTHEST_MS))
 
     def _write(self, number: int) -> None:
         rng = self._rng

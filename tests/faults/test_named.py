@@ -18,8 +18,9 @@ PAUSES = 3
 LOSSES = 6
 
 
-def test_kill_9_between_control_receipt_and_release(lone: FaultStage, rng: Random) -> None:
-    with _loaded(lone, rng, "one") as (router,):
+@pytest.mark.parametrize("lanes", [0, 1])
+def test_kill_9_between_control_receipt_and_release(lanes: int, lone: FaultStage, rng: Random) -> None:
+    with _loaded(lone, rng, "one", lanes=lanes) as (router,):
         for _ in range(KILLS):
             time.sleep(rng.uniform(0.3, 2.0))
             router.kill()
@@ -38,12 +39,13 @@ def test_an_owner_that_stands_still_and_goes_on_when_another_has_its_partition(l
             owner.resume()
 
 
+@pytest.mark.parametrize("lanes", [0, 1])
 @pytest.mark.parametrize("key", [ApiKey.END_TXN, pytest.param(ApiKey.PRODUCE, marks=pytest.mark.slow)])
 def test_answers_are_lost_around_occurrences_and_receipts(
-    key: ApiKey, one_node: Proxied, lone: FaultStage, rng: Random
+    key: ApiKey, lanes: int, one_node: Proxied, lone: FaultStage, rng: Random
 ) -> None:
     (proxy,) = one_node.proxies
-    with _loaded(lone, rng, "one"):
+    with _loaded(lone, rng, "one", lanes=lanes):
         for number in range(1, LOSSES + 1):
             proxy.lose_answers([key], 1)
             wait_until_lost(one_node, key, number)
@@ -51,14 +53,17 @@ def test_answers_are_lost_around_occurrences_and_receipts(
 
 
 @contextmanager
-def _loaded(stage: FaultStage, rng: Random, *names: str) -> Iterator[list[RouterProcess]]:
-    """Run these routers under a load of schedules and controls; in the end check the receipts against all records."""
+def _loaded(stage: FaultStage, rng: Random, *names: str, lanes: int = 0) -> Iterator[list[RouterProcess]]:
+    """Run these routers under a load of schedules and controls; in the end check the receipts against all records.
+
+    With a lane, a second partition shares their transactions.
+    """
     out = stage.target()
-    delay = stage.delay(default_target=out, **SMALL_BUCKETS, **RECURRING)
+    delay = stage.delay(partitions=1 + lanes, default_target=out, **SMALL_BUCKETS, **RECURRING)
     # Only the write time of a receipt shows which records it must not have missed.
     stage.alter(f"{delay}.receipts", APPEND_TIME)
-    routers = [stage.router(name, instance_id=name, session_timeout="2s") for name in names]
-    with ExitStack() as stack, NamedLoad(stage, delay, rng) as load:
+    routers = [stage.router(name, instance_id=name, session_timeout="2s", lanes=lanes) for name in names]
+    with ExitStack() as stack, NamedLoad(stage, delay, rng, 1 + lanes) as load:
         for router in routers:
             stack.enter_context(router).start_and_wait()
         yield routers
