@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import Producer
 
@@ -110,15 +110,16 @@ class Scene:
     stage: ForwardingStage
     router: RouterProcess
     delay: str
+    partitions: int
     out: str
     copy: str
 
     @classmethod
-    def make(cls, stage: ForwardingStage, **options: Any) -> "Scene":
-        """Create the topics of a scene, and its router, which does not run yet."""
+    def make(cls, stage: ForwardingStage, lanes: int = 0) -> "Scene":
+        """Create the topics of a scene, and its router, which does not run yet; a lane has two delay partitions."""
         out, copy = stage.target("x.out"), stage.target("x.copy")
-        delay = stage.delay(default_target=out, allowed_targets=[f"{stage.word}.x.*"], **options)
-        return cls(stage, stage.router(), delay, out, copy)
+        delay = stage.delay(partitions=1 + lanes, default_target=out, allowed_targets=[f"{stage.word}.x.*"])
+        return cls(stage, stage.router(lanes=lanes), delay, 1 + lanes, out, copy)
 
     def to(self, target: str) -> Header:
         """Return the header that names a target."""
@@ -127,7 +128,8 @@ class Scene:
     def send(self, count: int, *headers: Header, name: str = "first") -> None:
         """Send records with these headers, each with its own value."""
         for number in range(count):
-            self.stage.post(self.delay, *headers, value=f"{name}-{number}".encode())
+            partition = number % self.partitions
+            self.stage.post(self.delay, *headers, value=f"{name}-{number}".encode(), partition=partition)
         self.stage.flush()
 
     def release(self, target: str, count: int, name: str) -> None:

@@ -57,29 +57,30 @@ def stage(kafka: local_kafka.Cluster, tmp_path: Path) -> Iterator[ForwardingStag
 
 @dataclass(frozen=True)
 class Variant:
-    """The topic to copy, the place of the copies, and the end of their transaction."""
+    """The topic to copy, the place of the copies, the end of their transaction, and the lanes of the router."""
 
     read: str = "out"
     to_same: bool = False
     commit: bool = True
     asks: Header = ("trace", b"1")
+    lanes: int = 0
 
 
 VARIANTS = {
     "commit": Variant(),
     "abort": Variant(commit=False),
-    "same-target-commit": Variant(to_same=True),
-    "same-target-abort": Variant(to_same=True, commit=False),
+    "same-target-commit-lane": Variant(to_same=True, lanes=1),
+    "same-target-abort-lane": Variant(to_same=True, commit=False, lanes=1),
     "rejected-commit": Variant("rejected", asks=("deliver-at", b"soon")),
-    "rejected-abort": Variant("rejected", asks=("deliver-at", b"soon"), commit=False),
-    "receipts-commit": Variant("receipts", asks=("deliver-cancel", b"nobody")),
+    "rejected-abort-lane": Variant("rejected", asks=("deliver-at", b"soon"), commit=False, lanes=1),
+    "receipts-commit-lane": Variant("receipts", asks=("deliver-cancel", b"nobody"), lanes=1),
     "receipts-abort": Variant("receipts", asks=("deliver-cancel", b"nobody"), commit=False),
 }
 
 
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
 def test_a_copy_is_nobodys_but_the_application_that_wrote_it(variant: Variant, stage: ForwardingStage) -> None:
-    scene = Scene.make(stage)
+    scene = Scene.make(stage, variant.lanes)
     source = scene.out if variant.read == "out" else f"{scene.delay}.{variant.read}"
     target = scene.out if variant.to_same else scene.copy
     application = Application(stage)
@@ -188,11 +189,14 @@ def test_streams_goes_on_in_one_transaction_after_the_other(
         assert router.stop() == 0
 
 
-def test_after_a_change_of_leader_only_records_for_that_place_wait(kafka_factory: StartCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("lanes", [0, 1])
+def test_after_a_change_of_leader_only_records_for_that_place_wait(
+    lanes: int, kafka_factory: StartCluster, tmp_path: Path
+) -> None:
     """The place may have lost a marker of the router, so it writes nothing there until all of it is settled."""
     cluster = kafka_factory()
     stage = ForwardingStage(cluster.bootstrap, tmp_path)
-    scene = Scene.make(stage)
+    scene = Scene.make(stage, lanes)
     application = Application(stage)
     (node,) = cluster.nodes
     with scene.router as router:
