@@ -22,7 +22,7 @@ from tests.bench.api import Api, api
 from tests.bench.coming_in import watched
 from tests.bench.context import Context
 from tests.bench.released import TargetReader, lateness_in
-from tests.bench.results import BenchmarkFailed, Row, at_most
+from tests.bench.results import MIB, BenchmarkFailed, Row, at_most
 from tests.page.browser import Browser, browser
 from tests.page.many import TOPICS, Many, many_topics
 from tests.support.admin_api import READ
@@ -37,6 +37,10 @@ DAY_MS: Final = 86_400_000
 SEALED_BY_AGE_MS: Final = 70_000
 """The last bucket of a partition is sealed when it is a minute old."""
 
+SETTLE_MS: Final = 30_000
+"""A router gives free memory back within ten seconds."""
+
+MEMORY_BYTES: Final = 12
 FIRST_VIEW_MS: Final = 1_000
 CPU_PERCENT: Final = 1
 LATER_MS: Final = 2
@@ -63,9 +67,12 @@ def page(context: Context) -> Iterator[Row]:
             router.running(context.bootstrap, PARTITIONS, admin=admin) as running,
             browser(Path(directory)) as window,
         ):
+            what = f"{context.sizes.page_records / 1e6:g} M in {PARTITIONS} partitions"
+            empty = running.settled_bytes(SETTLE_MS)
             with watched(running) as coming_in:
                 _fill(context, running)
-            yield from coming_in.rows(f"{context.sizes.page_records / 1e6:g} M in {PARTITIONS} partitions")
+            yield from coming_in.rows(what)
+            yield _at_rest(context, running, what, empty)
             yield from _seen(context, running, served, window)
 
 
@@ -109,6 +116,18 @@ def _fill(context: Context, running: router.Router) -> None:
     until_ms = workload.now_ms() + 3 * scatter.lead_ms(count) + SEALED_BY_AGE_MS
     running.wait_pending(lambda pending: pending >= count, until_ms)
     workload.sleep_until(workload.now_ms() + SEALED_BY_AGE_MS)
+
+
+def _at_rest(context: Context, running: router.Router, what: str, empty: int) -> Row:
+    until_ms = workload.now_ms() + SEALED_BY_AGE_MS
+    while unsealed := sum(each.sealed_to < each.cursor for each in running.standings()):
+        if workload.now_ms() > until_ms:
+            raise BenchmarkFailed(f"{unsealed} partitions still have records that are not sealed")
+        workload.sleep_until(workload.now_ms() + scatter.LOOK_EVERY_MS)
+    resident = running.settled_bytes(SETTLE_MS)
+    each = (resident - empty) / context.sizes.page_records
+    detail = f"{resident / MIB:.0f} MiB, empty {empty / MIB:.0f} MiB"
+    return Row("page", f"{what}: memory for each at rest", each, "B", goal=at_most(MEMORY_BYTES), detail=detail)
 
 
 def _seen(context: Context, running: router.Router, served: Api, window: Browser) -> Iterator[Row]:

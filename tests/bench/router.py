@@ -79,11 +79,16 @@ class Router:
 
     def standing(self) -> Standing:
         """Return the position of partition 0."""
+        return self.standings()[0]
+
+    def standings(self) -> list[Standing]:
+        """Return the positions of all partitions."""
         status, text = self._get("/readyz")
         if status != HTTPStatus.OK:
             raise BenchmarkFailed(f"/readyz answers {status}: {text}")
-        partition = json.loads(text)["partitions"][f"{self.delay_topic}/0"]
-        return Standing(partition["cursor"], partition["sealed_to"], partition["pending"])
+        told = json.loads(text)["partitions"]
+        partitions = [told[f"{self.delay_topic}/{number}"] for number in range(len(told))]
+        return [Standing(each["cursor"], each["sealed_to"], each["pending"]) for each in partitions]
 
     def wait_pending(self, reached: Callable[[int], bool], until_ms: int) -> None:
         """Wait until the number of pending records is right. Raise BenchmarkFailed at ``until_ms``."""
