@@ -28,45 +28,53 @@ BOMB_BYTES = 1_000_000_000
 LARGE_BYTES = 900_000
 assert SealRules().segment_bytes < LARGE_BYTES, "fits into a segment"
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
+SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("records", "value_bytes", "within_ms"),
+    ("records", "least_bytes", "most_bytes", "within_ms", "partitions"),
     [
-        pytest.param(600, LARGE_BYTES, 0, id="large, due together"),
-        pytest.param(600, LARGE_BYTES, 60_000, id="large, due within a minute"),
-        pytest.param(5_000, 100_000, 0, id="middling, due together"),
-        pytest.param(100_000, 200, 0, id="small, due together"),
+        pytest.param(600, LARGE_BYTES, LARGE_BYTES, 0, 1, marks=SLOW, id="large, due together"),
+        pytest.param(600, LARGE_BYTES, LARGE_BYTES, 60_000, 1, marks=SLOW, id="large, due within a minute"),
+        pytest.param(5_000, 100_000, 100_000, 0, 1, marks=SLOW, id="middling, due together"),
+        pytest.param(100_000, 200, 200, 0, 1, marks=SLOW, id="small, due together"),
+        pytest.param(6_000, 200, LARGE_BYTES, 5_000, 100, id="of any size, in 100 partitions"),
     ],
 )
 def test_a_process_takes_no_more_memory_than_operations_says(
-    lone: FaultStage, rng: Random, records: int, value_bytes: int, within_ms: int
+    lone: FaultStage, rng: Random, records: int, least_bytes: int, most_bytes: int, within_ms: int, partitions: int
 ) -> None:
     out = lone.target("out")
     # Due at one instant, records stay in the delay topic (placement auto): one segment points to thousands of them.
-    delay = lone.delay(default_target=out)
-    value = rng.randbytes(value_bytes)
-    with lone.router(payload_memory=f"{PAYLOAD_MIB}MiB", transaction_timeout="60s") as router:
+    delay = lone.delay(partitions=partitions, default_target=out)
+    values = rng.randbytes(most_bytes)
+    sizes = [int(least_bytes * (most_bytes / least_bytes) ** rng.random()) for _ in range(records)]
+    # A process with one partition uses no lanes.
+    with lone.router(payload_memory=f"{PAYLOAD_MIB}MiB", transaction_timeout="60s", lanes=2) as router:
         router.start_and_wait()
-        in_ms = records * value_bytes // 50_000
-        due_ms = now_ms() + LEAD_MS + in_ms
-        for number in range(records):
+        due_ms = now_ms() + LEAD_MS + sum(sizes) // 50_000
+        queued_bytes = 0
+        for number, size in enumerate(sizes):
             at_ms = due_ms + (rng.randrange(within_ms) if within_ms else 0)
-            lone.post(delay, ("deliver-at", b"%d" % at_ms), value=value, key=b"%d" % number)
-            if number % (32 * MIB // value_bytes) == 0:
+            header = ("deliver-at", b"%d" % at_ms)
+            lone.post(delay, header, value=values[:size], key=b"%d" % number, partition=number % partitions)
+            queued_bytes += size
+            if queued_bytes > 32 * MIB:
                 lone.flush()
+                queued_bytes = 0
         lone.flush()
         assert now_ms() < due_ms, "not all were in before they were due"
         report = settled(lone, at_least=records, timeout_s=300)
         assert report.released_once == records
-        allowed_mib = PAYLOAD_MIB + PROCESS_MIB + PARTITION_MIB + RECORD_BYTES * records / MIB
+        allowed_mib = PAYLOAD_MIB + PROCESS_MIB + PARTITION_MIB * partitions + RECORD_BYTES * records / MIB
         most_mib = _most_kib(router.pid) / 1_024
         print(f"{most_mib:.0f} MiB of {allowed_mib:.0f}")
         assert most_mib < allowed_mib
         assert router.stop() == 0
 
 
+@SLOW
 def test_a_bomb_takes_its_size_once_and_is_rejected(lone: FaultStage) -> None:
     """The memory stays below the chart's limit with room for payload_memory: 2,048 - 512 MiB."""
     out = lone.target("out")
