@@ -206,8 +206,8 @@ bench-large: venv ## The same with 10 M records pending: memory, lateness, resta
 bench-huge: venv ## 100 M pending records in one process: memory, lateness of others, restart (RECORDS=1000000 to try out)
 	@$(BIN)/python -m tests.bench huge $(if $(RECORDS),--records $(RECORDS)) $(OPTIONS)
 
-bench-growth: venv ## Many partitions, one of them in trouble, and months of delay: lateness, memory, threads, restart, rewrites
-	@$(BIN)/python -m tests.bench growth isolation horizons $(OPTIONS)
+bench-growth: venv ## Many partitions, one of them in trouble, and months of delay: lateness, memory, threads, restart, take-over, rewrites
+	@$(BIN)/python -m tests.bench growth replicated take-over isolation horizons $(OPTIONS)
 
 bench-ops: venv ## Policies, admin API, the page, rate limits and a rolling restart, each beside a load (RECORDS=1000000, OPTIONS=--quick)
 	@$(BIN)/python -m tests.bench policy admin page limited rolling $(if $(RECORDS),--records $(RECORDS)) $(OPTIONS)

@@ -23,7 +23,7 @@ from tests.bench.burst import burst
 from tests.bench.ceiling import ceiling, raw_consume, warm_up
 from tests.bench.context import FULL, QUICK, Context
 from tests.bench.cores import cores
-from tests.bench.growth import growth
+from tests.bench.growth import growth, replicated
 from tests.bench.horizons import horizons
 from tests.bench.huge import huge
 from tests.bench.idle import idle
@@ -40,6 +40,7 @@ from tests.bench.scattered import dense, sparse, sustained
 from tests.bench.sealed import index_and_seal, snapshot_bytes
 from tests.bench.stall import stall
 from tests.bench.steady import steady
+from tests.bench.take_over import take_over
 
 BENCHMARKS: Final[dict[str, Callable[[Context], Iterator[Row]]]] = {
     "ceiling": ceiling,
@@ -59,6 +60,8 @@ BENCHMARKS: Final[dict[str, Callable[[Context], Iterator[Row]]]] = {
     "idle": idle,
     "partitions": partitions,
     "growth": growth,
+    "replicated": replicated,
+    "take-over": take_over,
     "isolation": isolation,
     "horizons": horizons,
     "large": large,
@@ -74,7 +77,9 @@ NEEDS: Final = {
 }
 """The benchmarks whose ratios need another benchmark's figure of the same run."""
 
-ONLY_BY_NAME: Final = frozenset({"growth", "isolation", "horizons", "large", "huge", "retries", *OPERATIONS, *NAMED})
+ONLY_BY_NAME: Final = frozenset(
+    {"growth", "replicated", "take-over", "isolation", "horizons", "large", "huge", "retries", *OPERATIONS, *NAMED}
+)
 """Benchmarks that take too long to be part of all, or have their own target of make; measured once."""
 
 ROUNDS: Final = 3
@@ -107,7 +112,7 @@ def main(
 
     All are measured in rounds, after the broker has been warmed up; each row is the median, beside the spread.
     Benchmarks that the kernel speeds up are measured with it and without. Only by name, and once: large, huge, growth,
-    isolation, horizons, retries, operations, named schedules.
+    replicated, take-over, isolation, horizons, retries, operations, named schedules.
 
     Exits with 1 when something could not be measured, or was lost, doubled or early; a missed goal is not an error.
     """

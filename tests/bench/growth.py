@@ -3,12 +3,14 @@
 import time
 from array import array
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from operator import sub
 from typing import Any, Final, NamedTuple
 
 import psutil
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from sidecar.dev.local_kafka import BENCH_JVM, cluster
 from tests.bench import router, workload
 from tests.bench.context import Context
 from tests.bench.released import CHUNK, CONSUMER, Lateness, lateness_between
@@ -80,14 +82,35 @@ def growth(context: Context) -> Iterator[Row]:
             load = _load(context, count, lanes, PER_PARTITION)
             name = f"{count} partitions x {PER_PARTITION}/s" + (f", {lanes} lanes" if lanes else "")
             yield from _rows(name, load, _goals(count, lanes, PER_PARTITION))
-            what = f"{name}: from kill -9 and start to the last active partition"
-            yield Row("growth", what, load.restart_s, "s", goal=at_most(RESTART_S))
+            yield _restart(name, load)
     count, per_s = BUSY
     if count in context.sizes.growing:
         load = _load(context, count, LANES, per_s)
         name = f"{count} partitions x {per_s}/s, {LANES} lanes"
         yield from _rows(name, load, _goals(count, LANES, per_s))
         yield Row("growth", f"{name}: memory", load.busy.resident_mib, "MiB", goal=at_most(BUSY_MIB))
+
+
+def replicated(context: Context) -> Iterator[Row]:
+    """Measure many partitions in lanes on three brokers of their own, with a replica of each topic on every broker."""
+    count = many(context)
+    with cluster(3, own_nodes=True, jvm=BENCH_JVM) as kafka:
+        load = _load(replace(context, bootstrap=kafka.bootstrap), count, LANES, PER_PARTITION)
+    name = f"{count} partitions x {PER_PARTITION}/s, {LANES} lanes, three brokers"
+    yield from _rows(name, load, (None, None))
+    yield Row("growth", f"{name}: memory", load.busy.resident_mib, "MiB")
+    yield Row("growth", f"{name}: threads", load.busy.threads, "threads")
+    yield _restart(name, load)
+
+
+def many(context: Context) -> int:
+    """Return the number of partitions that the benchmarks with a goal have: 100, or fewer in a quick run."""
+    return min(BUSY[0], max(context.sizes.growing))
+
+
+def _restart(name: str, load: Load) -> Row:
+    what = f"{name}: from kill -9 and start to the last active partition"
+    return Row("growth", what, load.restart_s, "s", goal=at_most(RESTART_S))
 
 
 def _rows(name: str, load: Load, goals: tuple[Goal | None, Goal | None]) -> Iterator[Row]:

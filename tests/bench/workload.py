@@ -48,8 +48,8 @@ def name(role: str) -> str:
 
 
 def create(bootstrap: str, topic: str, settings: dict[str, str] | None = None) -> None:
-    """Create a topic with one partition, and wait until it can be used."""
-    create_topic(admin(bootstrap), topic, replication=1, config=settings)
+    """Create a topic with one partition and the brokers' default of replicas, and wait until it can be used."""
+    create_topic(admin(bootstrap), topic, config=settings)
 
 
 def delete(bootstrap: str, topics: Iterable[str]) -> None:
