@@ -15,9 +15,9 @@ PAYLOAD_MIB = 128
 """600 records of 900 kB are to this limit as 2,500 are to four times as much; a larger load would test the machine."""
 
 PROCESS_MIB = 350
-PARTITION_MIB = 4
+PARTITION_MIB = 6
 RECORD_BYTES = 8
-"""The formula: payload_memory + 350 MiB + 4 MiB for each partition + 8 B for each pending record."""
+"""The formula: payload_memory + 350 MiB + 6 MiB for each partition + 8 B for each pending record."""
 
 LEAD_MS = 15_000
 """The time before the first record is due: long enough to index, seal, and load all records again."""

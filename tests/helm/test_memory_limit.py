@@ -9,7 +9,7 @@ from sidecar.operations.sizing.container_memory import finding
 from sidecar.operations.sizing.memory import MIB
 from tests.helm.chart import CHART
 
-PARTITIONS = 40
+PARTITIONS = 25
 
 
 def test_the_defaults_fit_into_the_default_limit() -> None:

@@ -27,7 +27,7 @@ def facts(name: str = "a.delay", partitions: int = 1, settings: dict[str, str] |
 
 
 def test_the_defaults_fit_into_two_gibibytes() -> None:
-    found = finding(config(), {"a.delay": facts(partitions=38)}, CHART_LIMIT)
+    found = finding(config(), {"a.delay": facts(partitions=25)}, CHART_LIMIT)
     assert found is not None
     assert found.level is Level.OK, found
 
