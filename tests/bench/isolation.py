@@ -89,7 +89,7 @@ def _measure(context: Context, kafka: Cluster, trouble: Trouble) -> Lateness:
     if trouble.is_bare:
         node.kill()
         _wait_for_brokers(kafka, len(kafka.nodes) - 1)
-    _create(kafka, NewTopic(out, 1, config=workload.APPEND_TIME))
+    workload.create(kafka.bootstrap, out, workload.APPEND_TIME)
     topic = {"default_target": out, "allowed_targets": [second], "timestamp": "source"}
     if trouble.seals:
         topic |= {"seal_age": "1s"}

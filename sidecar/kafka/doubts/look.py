@@ -8,6 +8,7 @@ transaction: neither the length of the transaction nor the records behind it mat
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from confluent_kafka import IsolationLevel, KafkaError
@@ -110,7 +111,7 @@ class DoubtFinder:
         places += [(topic.name, partition), (topic.receipts, partition)]
         leaderless = {(name, each): None for name, each in (*must, *places) if leaders.get(name, {}).get(each, 0) < 0}
         asked = [place for place in dict.fromkeys([*must, *places]) if place not in leaderless]
-        ends = dict(self._looks.ends.answers(asked, self._ends_soon))
+        ends = dict(self._looks.ends.answers(asked, partial(self._ends, timeout_s=ANSWER_WITHIN_S)))
         ends |= self._ends(place for place in must if place in ends and ends[place] is None)
         doubts = {**leaderless, **self._doubts({place: ends[place] for place in asked if place in ends})}
         for place in must:
@@ -156,9 +157,6 @@ class DoubtFinder:
         found = {place: doubt_of(each, epochs.get(place)) for place, each in opened.items()}
         doubts = {place: doubt for place, doubt in found.items() if doubt is not None}
         return doubts | dict.fromkeys(place for place, each in ends.items() if each is None)
-
-    def _ends_soon(self, places: Iterable[Place]) -> dict[Place, PlaceEnds | None]:
-        return self._ends(places, ANSWER_WITHIN_S)
 
     def _ends(self, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, PlaceEnds | None]:
         """Return the ends of each partition, None where it gives no answer; partitions that are gone are left out."""

@@ -97,8 +97,7 @@ class TargetDirectory:
         present = [name for name, each in found.items() if isinstance(each, TopicDescription)]
         try:
             settings = topic_settings(self._admin, present)
-        except KafkaException:
-            # Trials find the records that the broker refuses.
+        except (KafkaException, TimeoutError):
             settings = {}
         return {name: _target(name, each, now_s, settings.get(name)) for name, each in found.items()}
 
@@ -121,7 +120,7 @@ def _target(
 
 def _demands(settings: dict[str, str] | None) -> Demands:
     if settings is None:
-        # Most often the router may not describe them. Then, too, trials find the records that the broker refuses.
+        # Most often the router may not describe them. Then trials find the records that the broker refuses.
         return NO_DEMANDS
     policies, most = settings.get("cleanup.policy", ""), settings.get("max.message.bytes", "")
     most_bytes = int(most) if most.isascii() and most.isdigit() else NO_DEMANDS.max_batch_bytes

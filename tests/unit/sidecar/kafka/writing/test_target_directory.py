@@ -21,7 +21,7 @@ class Brokers:
         self.slept: list[float] = []
         client: Any = self
         self.directory = TargetDirectory(client, lambda: self.now_s, self._sleep)
-        self.hides_settings: KafkaException | None = None
+        self.hides_settings: KafkaException | TimeoutError | None = None
 
     def describe_topics(self, topics: Any, **_: Any) -> dict[str, "Future[Any]"]:
         known = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -66,10 +66,12 @@ def test_one_wrong_answer_about_a_topic_that_was_there_rejects_nothing() -> None
 
 def test_settings_that_the_router_may_not_read_leave_no_transaction_in_memory() -> None:
     """The look-up happens in a transaction: a kept frame would keep all its records."""
-    brokers = Brokers(["a"])
+    brokers = Brokers(["a", "b"])
     brokers.hides_settings = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
     assert brokers.directory.resolve(["a"])["a"].demands == NO_DEMANDS
     assert brokers.hides_settings.__traceback__ is None
+    brokers.hides_settings = TimeoutError()
+    assert brokers.directory.resolve(["b"])["b"].demands == NO_DEMANDS
 
 
 def test_one_wrong_answer_about_a_new_topic_rejects_nothing() -> None:
