@@ -94,7 +94,7 @@ class TargetDirectory:
     def _describe(self, names: list[str], now_s: float) -> dict[str, Target]:
         with cluster_errors():
             found = described(self._admin, names, include_authorized_operations=True)
-        present = [name for name, each in found.items() if isinstance(each, TopicDescription)]
+        present = [name for name, each in found.items() if each is not None and not isinstance(each, Denied)]
         try:
             settings = topic_settings(self._admin, present)
         except (KafkaException, TimeoutError):
