@@ -91,7 +91,8 @@ class RouterConfig(Section):
         alias="transaction_timeout",
         ge=1_000,
         le=900_000,
-        description="Time after which the broker aborts an open transaction. "
+        description="Time after which the broker aborts an open transaction. The router gives one up when the "
+        "brokers take none of its records for a sixth of this time. "
         "Brokers refuse more than their transaction.max.timeout.ms (15m).",
     )
     policies_topic: PoliciesTopicName = Field(

@@ -13,8 +13,8 @@ Place = tuple[str, int]
 """A partition of a topic."""
 
 KNOWN_FOR_S = 10.0
-"""Seconds for which a good target is trusted. A topic that is deleted meanwhile holds up its partition until librdkafka
-gives up (``message.timeout.ms``); a question to the cluster costs one release 2 ms."""
+"""Seconds for which a good target is trusted. A topic that is deleted meanwhile holds up its partition until the
+producer gives up, after 10 s by default; a question to the cluster costs one release 2 ms."""
 
 REFUSED_FOR_S = 2.0
 """Seconds for which a bad target is remembered: few, so that the next record finds a topic that was created late."""

@@ -11,7 +11,7 @@ import pytest
 from sidecar.dev.audit import AuditedRecord
 from tests.faults.named_load import SLACK_MS
 from tests.faults.stage import SMALL_BUCKETS, FaultStage, settled
-from tests.integration.scenario import APPEND_TIME, Header, Load, Stage, header
+from tests.integration.scenario import APPEND_TIME, Header, Load, Stage, header, wait_until
 
 KILLS: Final = 6
 TENANTS: Final = 8
@@ -46,6 +46,7 @@ def test_queries_hold_while_routers_die_and_others_take_over(lone: FaultStage, r
         for router in routers:
             router.start()
         for kill in range(KILLS):
+            wait_until_one_is_answered(lone, delay)
             time.sleep(rng.uniform(1.0, 4.0))
             router = routers[kill % 2]
             router.kill()
@@ -55,6 +56,12 @@ def test_queries_hold_while_routers_die_and_others_take_over(lone: FaultStage, r
         check_queries(lone, delay, out)
         assert report.answered > KILLS < report.cancelled, report.summary()
         assert [router.stop() for router in routers] == [0, 0]
+
+
+def wait_until_one_is_answered(stage: FaultStage, delay: str) -> None:
+    """Wait until a router answers one more query, which shows that it serves the partition again."""
+    before = stage.offsets(f"{delay}.receipts")
+    wait_until(lambda: stage.offsets(f"{delay}.receipts") > before, "a router answers a query")
 
 
 def check_queries(stage: Stage, delay: str, out: str) -> None:

@@ -12,8 +12,7 @@ from typing import Final, cast
 
 from index.errors import ConnectionLostError
 from sidecar.clock import SystemClock
-from sidecar.kafka.client.clients import OnThrottle
-from sidecar.kafka.client.connections import RenewableProducer
+from sidecar.kafka.client.connections import OnThrottle, RenewableProducer
 from sidecar.kafka.writing.lanes import Lanes, Member
 from snapshots.state.lane import LaneName
 from tests.simulation.world import DELAY_PLACE, GROUP, Faults, Held, Store, Transaction

@@ -8,17 +8,16 @@ from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, Producer, ThrottleEvent, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from sidecar.config.model import Config
-from sidecar.kafka.client.connections import RenewableProducer
+from sidecar.kafka.client.connections import OnThrottle, RenewableProducer
 from sidecar.kafka.client.tokens import connection
 from sidecar.kernel.librdkafka import WatchedConsumer
 from sidecar.logs import events
 
 OnCommit = Callable[[KafkaError | None, list[TopicPartition]], None]
 OnError = Callable[[KafkaError], None]
-OnThrottle = Callable[[ThrottleEvent], None]
 
 TAIL_FETCH_WAIT_MS = 100
 """Longest wait of a fetch at the end of delay partitions. New records end the wait at once. A partition that is added,
@@ -66,6 +65,7 @@ def producer(config: Config, transactional_id: str, on_throttle: OnThrottle | No
 
     ``on_throttle`` is called in the thread that polls or commits.
     """
+    message_timeout_ms = _message_timeout_ms(config.router.transaction_timeout_ms)
     return RenewableProducer(
         {
             # After a loss the producer goes on with the addresses it knows, and only until its transaction has ended.
@@ -74,11 +74,10 @@ def producer(config: Config, transactional_id: str, on_throttle: OnThrottle | No
             "metadata.recovery.strategy": "none",
             "reconnect.backoff.max.ms": 1_000,
             **connection(config),
-            **({} if on_throttle is None else {"throttle_cb": on_throttle}),
             "client.id": _client_id(config, "release"),
             "transactional.id": transactional_id,
             "transaction.timeout.ms": config.router.transaction_timeout_ms,
-            "message.timeout.ms": _message_timeout_ms(config.router.transaction_timeout_ms),
+            "message.timeout.ms": message_timeout_ms,
             # A commit flushes at once, so a lone record never waits for the linger time. With 0 a burst goes out in
             # small requests, at two thirds of the rate.
             "linger.ms": 5,
@@ -93,6 +92,10 @@ def producer(config: Config, transactional_id: str, on_throttle: OnThrottle | No
             "socket.nagle.disable": True,
         },
         events.librdkafka_logger(),
+        # Half of that, 10 s by default: somewhat more than the session of a dead broker (9 s by default), after which
+        # the take-over hears at once which partitions have no leader.
+        silence_s=message_timeout_ms / 2_000,
+        on_throttle=on_throttle,
     )
 
 

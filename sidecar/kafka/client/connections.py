@@ -30,22 +30,35 @@ Lines thus arrive all the time, and one behaviour of confluent-kafka must be avo
 error, for instance because it is fenced, poll or flush raises it; but a flush of 0.2 s or more goes on calling back
 with the error set. Python code called in that state fails at any point, and flush raises a SystemError, or a bare
 KafkaError, which is no exception and passes every ``except Exception`` (measured with 2.16.1).
+
+A dead broker to which the producer has had no connection shows no loss. Records for it wait until
+``message.timeout.ms``, and the other partitions of the transaction with them. librdkafka then reports the same error as
+for a topic that does not exist, so that two more attempts would follow: a lane stood still for 62 s (measured). So the
+producer gives a transaction up after a *silence*: the brokers have taken none of its records for a while, and they have
+not throttled it. The take-over that follows finds the partition that does not answer.
 """
 
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from confluent_kafka import KafkaError, KafkaException, ThrottleEvent
+
 from index.errors import ConnectionLostError, RefusedError
-from sidecar.kafka.client.errors import tells_of_connection, tells_of_loss
+from sidecar.kafka.client.errors import Verdict, classify, error_of, tells_of_connection, tells_of_loss
 from sidecar.kernel.librdkafka import WatchedProducer
 
 _CONTEXT: Final = "broker"
 
 _FLUSH_STEP_S: Final = 0.1
 """Duration of one flush. From 0.2 s on confluent-kafka divides a flush itself, and goes on after an error."""
+
+_COMMIT_STEP_S: Final = 0.5
+"""The longest time between two looks whether the brokers take the records of a transaction that is to be committed."""
+
+OnThrottle = Callable[[ThrottleEvent], None]
 
 
 class Connections:
@@ -73,16 +86,65 @@ class Connections:
             self._sink.log(level, msg, *args)
 
 
-class RenewableProducer(WatchedProducer):
-    """A transactional producer of one thread that refuses to begin a transaction once it has lost a connection."""
+class Silence:
+    """Notices that the brokers take no record of a transaction.
 
-    def __init__(self, settings: Mapping[str, Any], sink: logging.Logger) -> None:
-        """Take settings of librdkafka, callbacks included; the settings that make connections audible win over them."""
+    It is apart from its producer, because a client refers to its callbacks: a cycle with the producer would stay while
+    garbage collection is off. ``most_s`` is the longest silence. ``on_throttle`` hears of each throttled request.
+    ``now_s`` returns seconds that only go forward.
+    """
+
+    def __init__(
+        self, most_s: float, on_throttle: OnThrottle | None, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._most_s = most_s
+        self._on_throttle = on_throttle
+        self._now_s = now_s
+        self._least_waiting = math.inf
+        self._from_s = -math.inf
+
+    def begin(self) -> None:
+        """Begin again, because records are to follow."""
+        self._least_waiting = math.inf
+
+    def throttled(self, event: ThrottleEvent) -> None:
+        """Note that a broker takes the next request later by ``throttle_time``, so that a silence begins later."""
+        self._from_s = max(self._from_s, self._now_s() + event.throttle_time)
+        if self._on_throttle is not None:
+            self._on_throttle(event)
+
+    def require_answers(self, waiting: int) -> None:
+        """Raise KafkaException if the number of records that wait has not fallen for too long."""
+        now_s = self._now_s()
+        if waiting < self._least_waiting:
+            self._least_waiting, self._from_s = waiting, max(now_s, self._from_s)
+        elif waiting and now_s - self._from_s >= self._most_s:
+            why = f"the brokers have taken no record of the transaction for {self._most_s:g} s"
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, why))
+
+
+class RenewableProducer(WatchedProducer):
+    """A transactional producer of one thread that refuses to begin a transaction once it has lost a connection.
+
+    It gives a transaction up after a silence of ``silence_s``. ``on_throttle`` is called in the thread that polls or
+    commits.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        sink: logging.Logger,
+        *,
+        silence_s: float = math.inf,
+        on_throttle: OnThrottle | None = None,
+    ) -> None:
+        """Take settings of librdkafka; the settings that make connections and throttling audible win over them."""
         debug = str(settings.get("debug", ""))
         # Made first, because librdkafka may log while it begins.
         self.connections = Connections(sink, shows_debug=bool(debug))
         self._lost_before: int | None = None
         self._committed_s = -math.inf
+        self._silence = Silence(silence_s, on_throttle)
         own: dict[str, Any] = {
             "debug": ",".join(filter(None, (debug, _CONTEXT))),
             "log_level": 7,
@@ -90,6 +152,7 @@ class RenewableProducer(WatchedProducer):
             "log.connection.close": True,
             # A request without a timely answer closes its connection.
             "socket.max.fails": 1,
+            "throttle_cb": self._silence.throttled,
         }
         super().__init__({**settings, **own}, logger=self.connections)
 
@@ -109,20 +172,35 @@ class RenewableProducer(WatchedProducer):
         if self._lost_before is None:
             self._lost_before = self.connections.lost
         super().begin_transaction()
+        self._silence.begin()
 
-    def commit_transaction(self, timeout: float = -1) -> None:
-        """Commit the open transaction and note the time of the commit."""
-        super().commit_transaction(timeout)
+    def commit_transaction(self, timeout: float = _COMMIT_STEP_S) -> None:
+        """Commit the open transaction, and note the time of the commit.
+
+        Raise KafkaException when the commit has not ended after the timeout, which another call resumes, and after a
+        silence.
+        """
+        try:
+            super().commit_transaction(timeout)
+        except KafkaException as exception:
+            if classify(error_of(exception)) is Verdict.RETRY:
+                # Log lines, which also count as records, are handed over first.
+                self.poll(0)
+                self._silence.require_answers(len(self))
+            raise
         self._committed_s = time.monotonic()
 
     def flush(self, timeout: float = -1) -> int:
-        """Flush in short steps; raise KafkaException when the producer is fenced meanwhile."""
+        """Flush in short steps; raise KafkaException when the producer is fenced meanwhile, and after a silence."""
         until_s = math.inf if timeout < 0 else time.monotonic() + timeout
+        self._silence.begin()
         while True:
             left_s = max(until_s - time.monotonic(), 0)
             waiting = super().flush(min(left_s, _FLUSH_STEP_S))
             if not waiting or not left_s:
+                self._silence.begin()
                 return waiting
+            self._silence.require_answers(waiting)
 
     def require_connections(self) -> None:
         """Raise ConnectionLostError when no further transaction may begin; this also serves the client's callbacks."""

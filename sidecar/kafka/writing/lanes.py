@@ -15,8 +15,7 @@ from confluent_kafka import ThrottleEvent
 
 from sidecar.clock import Clock
 from sidecar.engine.ports import Place
-from sidecar.kafka.client.clients import OnThrottle
-from sidecar.kafka.client.connections import RenewableProducer
+from sidecar.kafka.client.connections import OnThrottle, RenewableProducer
 from sidecar.kafka.writing.lane import Lane
 from snapshots.state.lane import LaneName
 

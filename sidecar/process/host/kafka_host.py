@@ -32,6 +32,7 @@ from sidecar.engine.release.gate import Gate
 from sidecar.engine.release.rates import RateLimits
 from sidecar.kafka.client import admin as cluster
 from sidecar.kafka.client import clients
+from sidecar.kafka.client.connections import OnThrottle
 from sidecar.kafka.client.errors import cluster_errors
 from sidecar.kafka.doubts.look import DoubtFinder
 from sidecar.kafka.reading.fetching import Fetching, connects_of
@@ -108,9 +109,7 @@ class JoinedLane:
 class KafkaHost:
     """The ports of one ownership; used by one loop only, which closes them in every case."""
 
-    def __init__(
-        self, shared: Shared, context: PartitionContext, visitor: Visitor, on_throttle: clients.OnThrottle
-    ) -> None:
+    def __init__(self, shared: Shared, context: PartitionContext, visitor: Visitor, on_throttle: OnThrottle) -> None:
         config = shared.config
         self._shared = shared
         self._visitor = visitor

@@ -15,8 +15,7 @@ from sidecar.clock import Clock
 from sidecar.engine.ownership.lanes import end_former, require_noted
 from sidecar.engine.ports import Place
 from sidecar.engine.release.transaction import Outcome, Result
-from sidecar.kafka.client.clients import OnThrottle
-from sidecar.kafka.client.connections import RenewableProducer
+from sidecar.kafka.client.connections import OnThrottle, RenewableProducer
 from sidecar.kafka.writing import lane as lane_module
 from sidecar.kafka.writing import lanes as lanes_module
 from sidecar.kafka.writing.lane import Finish, Lane

@@ -6,10 +6,11 @@ import threading
 import time
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, cimpl
+from confluent_kafka import KafkaError, KafkaException, ThrottleEvent, cimpl
 
-from sidecar.kafka.client.connections import Connections, RenewableProducer
-from sidecar.kafka.client.errors import error_of
+from sidecar.kafka.client.connections import Connections, RenewableProducer, Silence
+from sidecar.kafka.client.errors import Verdict, classify, error_of
+from tests.support.hand_clock import HandClock
 
 COORDINATOR = "[thrd:TxnCoordinator]: TxnCoordinator/1: 127.0.0.1:9092:"
 LEADER = "[thrd:127.0.0.1:9092/1]: 127.0.0.1:9092/1:"
@@ -141,3 +142,55 @@ def _fence(producer: RenewableProducer) -> None:
     fail.restype, fail.argtypes = ctypes.c_int, (ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
     # A client of confluent-kafka holds its handle as its first field.
     fail(ctypes.c_void_p.from_address(id(producer) + object.__basicsize__), KafkaError._FENCED, b"another took over")
+
+
+SILENCE_S = 0.3
+
+
+def test_a_producer_gives_up_records_that_no_broker_takes() -> None:
+    producer = RenewableProducer({"bootstrap.servers": "127.0.0.1:1"}, Sink(), silence_s=SILENCE_S)
+    producer.produce("t", b"v")
+    began_s = time.monotonic()
+    with pytest.raises(KafkaException, match=r"taken no record of the transaction for 0\.3 s") as raised:
+        producer.flush()
+    assert SILENCE_S <= time.monotonic() - began_s < 10 * SILENCE_S
+    assert classify(error_of(raised.value)) is Verdict.REBUILD
+    producer.purge()
+
+
+def test_a_record_that_the_brokers_take_ends_a_silence_and_a_line_that_is_logged_does_not() -> None:
+    clock = HandClock()
+    silence = _silence(clock)
+    for waiting in (9, 8, 9, 8):
+        silence.require_answers(waiting)
+        clock.go_on(4.5)
+    with pytest.raises(KafkaException):
+        silence.require_answers(8)
+
+
+def test_a_silence_begins_after_the_time_for_which_a_broker_throttles() -> None:
+    clock = HandClock()
+    silence = _silence(clock)
+    silence.require_answers(1)
+    silence.throttled(ThrottleEvent("broker", 1, 30.0))
+    clock.go_on(39.0)
+    silence.require_answers(1)
+    clock.go_on(1.0)
+    with pytest.raises(KafkaException):
+        silence.require_answers(1)
+
+
+def test_no_silence_without_records_and_a_new_one_for_other_records() -> None:
+    clock = HandClock()
+    silence = _silence(clock)
+    silence.require_answers(0)
+    clock.go_on(20.0)
+    silence.require_answers(0)
+    silence.begin()
+    silence.require_answers(5)
+    clock.go_on(9.0)
+    silence.require_answers(5)
+
+
+def _silence(clock: HandClock) -> Silence:
+    return Silence(10.0, None, clock.running_s)
