@@ -1,4 +1,4 @@
-"""Tests a take-over while a partition of a target has no leader: only records for that partition wait."""
+"""Tests a target partition without a leader, or with too few in-sync replicas: only records for that partition wait."""
 
 from http import HTTPStatus
 from random import Random
@@ -27,6 +27,12 @@ LATE_MS = 15_000
 SILENCE_MS = 10_000
 """The producer gives the first transaction up so much later, a sixth of the timeout of its transactions."""
 
+STUCK_MS = 5_000
+"""The process gives up the id of a lane whose last transaction has not ended so much later."""
+
+STREAM = 270
+STREAM_BEGINS_IN_MS = 10_000
+STREAM_EVERY_MS = 150
 OTHERS = 100
 WAITING = 10
 KEYS = 30
@@ -57,6 +63,46 @@ def test_a_target_that_loses_its_leader_while_the_router_runs_holds_up_its_own_r
         assert len(replicated.wait_records(away, WAITING)) == WAITING
         assert settled(replicated).released_once == OTHERS + WAITING
         assert router.stop() == 0
+
+
+def test_a_target_with_too_few_in_sync_replicas_holds_up_its_own_records_alone(
+    three_nodes: Proxied, replicated: FaultStage
+) -> None:
+    """It takes neither records nor markers, so a transaction that has written there does not end before it is back."""
+    one, node = three_nodes.cluster.nodes[1:]
+    out = replicated.target("a.out")
+    away = _with_replicas(replicated, "a.audit", [[one.node_id, node.node_id]])
+    delay = replicated.delay("a.delay", 2, default_target=out, allowed_targets=[f"{replicated.word}.a.*"])
+    with _router(replicated, 1, transaction_timeout="60s") as router:
+        router.start_and_wait()
+        node.kill()
+        wait_until(lambda: _in_sync(replicated, away) == [one.node_id], "the cluster without the node")
+        _post_stream(replicated, delay, away)
+        replicated.wait_records(away, STREAM // 10)
+        replicated.alter(away, {"min.insync.replicas": "2"})
+        on_time = replicated.wait_records(out, STREAM)
+        assert max(map(_late_ms, on_time)) <= SILENCE_MS + STUCK_MS + LATE_MS
+        assert router.events("lane_renamed"), "the lane was not stuck"
+        assert len(replicated.records(away)) < STREAM
+        _come_back(three_nodes, node)
+        assert len(replicated.wait_records(away, STREAM)) == STREAM
+        assert settled(replicated).released_once == 2 * STREAM
+        assert router.stop() == 0
+
+
+def _post_stream(stage: FaultStage, delay: str, away: str) -> None:
+    """Post two records for each due time: one of the first partition for this target, and one of either for another."""
+    began_ms = now_ms() + STREAM_BEGINS_IN_MS
+    for number in range(STREAM):
+        at: Header = ("deliver-at", b"%d" % (began_ms + number * STREAM_EVERY_MS))
+        stage.post(delay, at, value=b"other-%d" % number, partition=number % 2)
+        stage.post(delay, at, ("deliver-to", away.encode()), value=b"waits-%d" % number)
+    stage.flush()
+
+
+def _in_sync(stage: FaultStage, target: str) -> list[int]:
+    found = stage.admin.list_topics(target, timeout=TIMEOUT_S).topics[target]
+    return list(found.partitions[0].isrs)
 
 
 def test_an_admin_client_whose_controller_has_died_asks_another_broker(
@@ -168,10 +214,13 @@ def _router(stage: FaultStage, lanes: int = 0, transaction_timeout: str = "20s")
 
 def _on_single_replicas(stage: Stage, name: str, nodes: list[int]) -> str:
     """Create a target whose partitions have one replica each, on these nodes."""
+    return _with_replicas(stage, name, [[node] for node in nodes])
+
+
+def _with_replicas(stage: Stage, name: str, nodes: list[list[int]]) -> str:
+    """Create a target whose partitions have replicas on these nodes."""
     target = f"{stage.word}.{name}"
-    Stage.create(
-        stage, [NewTopic(target, len(nodes), replica_assignment=[[node] for node in nodes], config=APPEND_TIME)]
-    )
+    Stage.create(stage, [NewTopic(target, len(nodes), replica_assignment=nodes, config=APPEND_TIME)])
     stage.targets.append(target)
     return target
 

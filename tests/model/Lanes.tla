@@ -7,11 +7,12 @@
 \*   alive   the lanes that no other producer has fenced,
 \*   open    the parts of open transactions, at most one for each partition of a lane,
 \*   late    the lanes whose process has lost a connection: copies of their commits may still be on their way,
+\*   left    the lanes whose ids a process has given up, because their last transaction does not end,
 \*   hung    the threads that hang in an ownership that has ended otherwise; each may still hand in a part.
 \* A state has the name of a lane, or NoLane, and the number of records that have left. All records are due.
 EXTENDS Naturals, FiniteSets, TLC
 CONSTANTS Partitions, Records, Owners, TakeOvers, Wrong
-VARIABLES begun, lanes, alive, open, late, hung, seen, last, stuck, owner, out
+VARIABLES begun, lanes, left, alive, open, late, hung, seen, last, stuck, owner, out
 
 NoLane == 0
 Idle == [phase |-> "idle", cut |-> FALSE, lane |-> NoLane, done |-> 0, ended |-> NoLane, wrote |-> FALSE]
@@ -21,7 +22,7 @@ Serving == [Idle EXCEPT !.phase = "serving", !.lane = 1]
 Init == \E first \in Owners :
         /\ begun = 0
         /\ lanes = [o \in Owners |-> IF o = first THEN 1 ELSE NoLane]
-        /\ alive = {1} /\ open = {} /\ late = {} /\ hung = {}
+        /\ alive = {1} /\ open = {} /\ late = {} /\ hung = {} /\ left = [o \in Owners |-> {}]
         /\ seen = [p \in Partitions |-> [lane |-> 1, done |-> 0]] /\ last = seen
         /\ stuck = [p \in Partitions |-> FALSE]
         /\ owner = [o \in Owners |-> [p \in Partitions |-> IF o = first THEN Serving ELSE Idle]]
@@ -33,7 +34,7 @@ Parts(l) == {x \in open : x.by = l}
 \* No open or hidden transaction lies in front of the end of the state, so a reader sees all of it.
 Settled(p) == ~stuck[p] /\ ~Has(open, p)
 \* The names of lanes are used once. A name that nothing has any more is as good as a new one.
-Used == alive \cup {lanes[o] : o \in Owners} \cup {s[p].lane : s \in {seen, last}, p \in Partitions}
+Used == alive \cup UNION {left[o] : o \in Owners} \cup {lanes[o] : o \in Owners} \cup {s[p].lane : s \in {seen, last}, p \in Partitions}
               \cup UNION {{owner[o][p].lane, owner[o][p].ended} : o \in Owners, p \in Partitions}
 Fresh == CHOOSE l \in 1..(Cardinality(Used) + 1) : l \notin Used /\ \A k \in 1..(l - 1) : k \in Used
 
@@ -52,50 +53,60 @@ Write(o, p, lane) == Show({}, {[to |-> p, lane |-> lane, done |-> owner[o][p].do
 Become(o, p, phase) == owner' = [owner EXCEPT ![o][p].phase = phase]
 
 \* -- A take-over of one partition -------------------------------------------------------------------------------
+\* A process gives up the id of a lane that has ended, if an open transaction of it does not end: no thread uses the lane.
+MayGiveUp(l) == l \in alive /\ ((l \in late /\ Parts(l) # {}) \/ Wrong = "givesUpInUse")
+GiveUp(o, l) == /\ MayGiveUp(lanes[o]) /\ alive' = alive \cup {l} /\ UNCHANGED <<late, open, hung>>
+                /\ left' = [left EXCEPT ![o] = {k \in @ : k \in alive \cup {s[q].lane : s \in {seen, last}, q \in Partitions}}
+                                              \cup {lanes[o]}]
 \* Fence the own id, and join the lane of the process. A lane that the process knows to have ended gets its next
 \* producer, which fences the former one.
 Fence(o, p) == /\ owner[o][p].phase = "idle" /\ begun < TakeOvers /\ begun' = begun + 1
                /\ \E l \in {lanes[o], Fresh} \ {NoLane} :
-                    /\ IF l = lanes[o] THEN l \notin late /\ UNCHANGED <<alive, late, open, hung>>
-                       ELSE /\ lanes[o] \notin alive \ late
-                            /\ alive' = (alive \ {lanes[o]}) \cup {l} /\ late' = late \ {lanes[o]}
-                            /\ open' = Except(open, lanes[o]) /\ hung' = Except(hung, lanes[o])
+                    /\ IF l = lanes[o] THEN l \notin late /\ UNCHANGED <<left, alive, late, open, hung>>
+                       ELSE \/ GiveUp(o, l)
+                            \/ /\ lanes[o] \notin alive \ late /\ UNCHANGED left
+                               /\ alive' = (alive \ {lanes[o]}) \cup {l} /\ late' = late \ {lanes[o]}
+                               /\ open' = Except(open, lanes[o]) /\ hung' = Except(hung, lanes[o])
                     /\ lanes' = [lanes EXCEPT ![o] = l]
                     /\ owner' = [x \in Owners |->
                          IF x = o THEN [owner[x] EXCEPT ![p] = [Idle EXCEPT !.phase = "fenced", !.lane = l]]
                          ELSE [owner[x] EXCEPT ![p].cut = owner[x][p].phase \in {"fenced", "named", "read"}]]
                /\ UNCHANGED <<seen, last, stuck, out>>
 \* Read the state. A lane that it names for the first time may write, and must be ended: then the state is read again.
-Read(o, p) == /\ owner[o][p].phase = "fenced" /\ (Settled(p) \/ Wrong = "readsBehindOpen")
+Shown(o, p) == \/ Settled(p) \/ Wrong = "readsBehindOpen"
+               \/ Wrong = "givenUpReadsBehindOpen" /\ ~stuck[p] /\ \A x \in open : x.to = p => x.by \in left[o]
+Read(o, p) == /\ owner[o][p].phase = "fenced" /\ Shown(o, p)
               /\ LET name == seen[p].lane
                      is_last == name \in {NoLane, owner[o][p].ended} \/ Wrong = "formerWrites"
                  IN owner' = [owner EXCEPT ![o][p].phase = IF is_last THEN "read" ELSE "named",
                                            ![o][p].done = seen[p].done,
                                            ![o][p].ended = IF is_last THEN NoLane ELSE name]
-              /\ UNCHANGED <<begun, lanes, alive, open, late, hung, seen, last, stuck, out>>
+              /\ UNCHANGED <<left, begun, lanes, alive, open, late, hung, seen, last, stuck, out>>
 \* The process may serve others with its lane, and does not end it, unless a former thread of the partition hangs there.
-IsOwn(o, p, l) == l = lanes[o] /\ l \notin late /\ (Wrong = "hungForgotten" \/ \A x \in hung : x.to # p \/ x.by # l)
+\* It need not end a lane whose id it has given up.
+IsOwn(o, p, l) == \/ l = lanes[o] /\ l \notin late /\ (Wrong = "hungForgotten" \/ \A x \in hung : x.to # p \/ x.by # l)
+                  \/ l \in left[o]
 EndFormer(o, p) == LET former == IF IsOwn(o, p, owner[o][p].ended) THEN NoLane ELSE owner[o][p].ended IN
   /\ owner[o][p].phase = "named" /\ End(former)
   /\ Become(o, p, IF Wrong = "readOnce" \/ (Wrong = "endedByAnother" /\ former \notin alive) THEN "read" ELSE "fenced")
-  /\ UNCHANGED <<begun, lanes, seen, last, stuck, out>>
+  /\ UNCHANGED <<left, begun, lanes, seen, last, stuck, out>>
 \* An open transaction hides the end of the state: end the lane that the state names so far.
 EndHiding(o, p) == LET l == seen[p].lane IN
   /\ owner[o][p].phase = "fenced" /\ ~Settled(p) /\ ~IsOwn(o, p, l) /\ l \in alive /\ End(l)
-  /\ UNCHANGED <<begun, lanes, seen, last, stuck, owner, out>>
+  /\ UNCHANGED <<left, begun, lanes, seen, last, stuck, owner, out>>
 \* Note the lane by the own id. Only the newest owner may.
 Noting(o, p) == /\ owner[o][p].phase = "read" /\ (~owner[o][p].cut \/ Wrong = "ownIdNotFenced")
                 /\ owner' = [owner EXCEPT ![o][p].phase = "noted", ![o][p].cut = FALSE, ![o][p].ended = NoLane]
-                /\ UNCHANGED <<begun, lanes, alive, open, late, hung>>
+                /\ UNCHANGED <<left, begun, lanes, alive, open, late, hung>>
 Note(o, p) == Noting(o, p) /\ Write(o, p, owner[o][p].lane) /\ UNCHANGED stuck
 \* The marker of the note is lost: the owner hears that it was committed, and no reader sees it.
 NoteIsHidden(o, p) == /\ Noting(o, p) /\ ~stuck[p] /\ stuck' = [stuck EXCEPT ![p] = TRUE]
                       /\ UNCHANGED <<seen, last, out>>
 ReadAgain(o, p) == /\ owner[o][p].phase = "noted"
-                   /\ \/ (Settled(p) \/ Wrong = "readsBehindOpen") /\ seen[p].lane = owner[o][p].lane
+                   /\ \/ Shown(o, p) /\ seen[p].lane = owner[o][p].lane
                       \/ Wrong = "notReadAgain"
                    /\ Become(o, p, "serving")
-                   /\ UNCHANGED <<begun, lanes, alive, open, late, hung, seen, last, stuck, out>>
+                   /\ UNCHANGED <<left, begun, lanes, alive, open, late, hung, seen, last, stuck, out>>
 
 \* -- A lane writes ------------------------------------------------------------------------------------------------
 Usable(l) == l \in alive /\ (l \notin late \/ Wrong \in {"goesOnAfterLoss", "unheardIsAbort"})
@@ -107,14 +118,18 @@ Put(l, p, done) == LET copies == IF Has(Parts(l), p) THEN The(Parts(l), p).copie
 HandIn(o, p) == LET s == owner[o][p] IN
   /\ MayWrite(o, p) /\ ~s.wrote /\ s.done < Records
   /\ Put(s.lane, p, s.done) /\ owner' = [owner EXCEPT ![o][p].wrote = TRUE]
-  /\ UNCHANGED <<begun, lanes, alive, late, hung, seen, last, stuck, out>>
+  /\ UNCHANGED <<left, begun, lanes, alive, late, hung, seen, last, stuck, out>>
 \* The thread of an ownership hangs while the process takes the partition over again.
 Hang(o, p) == LET s == owner[o][p] IN
   /\ MayWrite(o, p) /\ ~s.wrote /\ s.done < Records /\ hung = {}
   /\ hung' = {[by |-> s.lane, to |-> p, done |-> s.done]} /\ owner' = [owner EXCEPT ![o][p] = Idle]
-  /\ UNCHANGED <<begun, lanes, alive, open, late, seen, last, stuck, out>>
-WakeUp(x) == /\ Usable(x.by) /\ Put(x.by, x.to, x.done) /\ hung' = hung \ {x}
-             /\ UNCHANGED <<begun, lanes, alive, late, seen, last, stuck, owner, out>>
+  /\ UNCHANGED <<left, begun, lanes, alive, open, late, seen, last, stuck, out>>
+WakeUp(x) == LET part == [by |-> x.by, to |-> x.to, lane |-> x.by, done |-> x.done + 1, copies |-> 1] IN
+             /\ Usable(x.by) /\ hung' = hung \ {x}
+             \* If the process has another lane by now, the thread commits alone.
+             /\ IF \E o \in Owners : lanes[o] = x.by THEN Put(x.by, x.to, x.done) /\ UNCHANGED <<seen, last, out>>
+                ELSE Show({part}, {part}) /\ UNCHANGED open
+             /\ UNCHANGED <<left, begun, lanes, alive, late, stuck, owner>>
 
 \* The process believes of its parts that they were committed, or were not.
 Wrote(o, p) == owner[o][p].wrote /\ owner[o][p].lane = lanes[o]
@@ -125,10 +140,10 @@ Commit(o) == LET X == Parts(lanes[o]) IN
   /\ Busy(o) /\ Believe(o, 1) /\ open' = open \ X
   /\ \E S \in IF Wrong = "torn" THEN SUBSET X ELSE {X} :
      \E T \in IF Wrong = "progressOfFirst" THEN SUBSET S ELSE {S} : Show(S, T)
-  /\ UNCHANGED <<begun, lanes, alive, late, hung, stuck>>
+  /\ UNCHANGED <<left, begun, lanes, alive, late, hung, stuck>>
 \* The brokers refuse a part.
 Abort(o) == /\ Busy(o) /\ Parts(lanes[o]) # {} /\ Believe(o, 0) /\ open' = open \ Parts(lanes[o])
-            /\ UNCHANGED <<begun, lanes, alive, late, hung, seen, last, stuck, out>>
+            /\ UNCHANGED <<left, begun, lanes, alive, late, hung, seen, last, stuck, out>>
 \* A commit is on its way, and the connection is lost. So the lane ends, even if a copy of the commit is answered.
 Lose(o) == LET l == lanes[o] IN
   /\ Busy(o) /\ late' = late \cup {l}
@@ -137,14 +152,14 @@ Lose(o) == LET l == lanes[o] IN
        [] OTHER -> /\ owner' = [owner EXCEPT ![o] = [p \in Partitions |->
                         IF owner[o][p].phase = "serving" /\ owner[o][p].lane = l THEN Idle ELSE owner[o][p]]]
                    /\ UNCHANGED <<open, seen, last, out>>
-  /\ UNCHANGED <<begun, lanes, alive, hung, stuck>>
+  /\ UNCHANGED <<left, begun, lanes, alive, hung, stuck>>
 \* A copy of a commit arrives: it commits the transaction that is open by then.
 Arrive(l) == /\ l \in late /\ Parts(l) # {} /\ Apply(l)
-             /\ UNCHANGED <<begun, lanes, alive, late, hung, stuck, owner>>
+             /\ UNCHANGED <<left, begun, lanes, alive, late, hung, stuck, owner>>
 \* An orderly end: the state names no lane any more, so that no take-over need end the lane of the other partitions.
 GiveBack(o, p) == /\ MayWrite(o, p) /\ ~Busy(o) /\ Write(o, p, NoLane)
                   /\ owner' = IF Wrong = "servesOn" THEN owner ELSE [owner EXCEPT ![o][p] = Idle]
-                  /\ UNCHANGED <<begun, lanes, alive, open, late, hung, stuck>>
+                  /\ UNCHANGED <<left, begun, lanes, alive, open, late, hung, stuck>>
 
 \* -- The world ------------------------------------------------------------------------------------------------------
 \* An ownership ends by an error, or finds its lane ended; the process lives on, and so do its other ownerships.
@@ -157,18 +172,18 @@ Leave(o, p) == LET s == owner[o][p] IN
           /\ lanes' = [lanes EXCEPT ![o] = l] /\ alive' = alive \cup {l}
           /\ owner' = [owner EXCEPT ![o][p].lane = l, ![o][p].wrote = FALSE]
      ELSE owner' = [owner EXCEPT ![o][p] = Idle] /\ UNCHANGED <<lanes, alive>>
-  /\ UNCHANGED <<begun, open, late, hung, seen, last, stuck, out>>
+  /\ UNCHANGED <<left, begun, open, late, hung, seen, last, stuck, out>>
 \* A process dies. A transaction of it may stay open, and its commit may be on its way.
 Crash(o) == LET l == lanes[o] IN
   /\ l # NoLane /\ lanes' = [lanes EXCEPT ![o] = NoLane]
   /\ owner' = [owner EXCEPT ![o] = [p \in Partitions |-> Idle]]
   /\ IF Parts(l) = {} THEN End(l) ELSE hung' = Except(hung, l) /\ UNCHANGED <<alive, open, late>>
-  /\ UNCHANGED <<begun, seen, last, stuck, out>>
+  /\ left' = [left EXCEPT ![o] = {}] /\ UNCHANGED <<begun, seen, last, stuck, out>>
 \* The coordinator fences the producer of a transaction that is open for too long.
-TimeOut(l) == Parts(l) # {} /\ End(l) /\ UNCHANGED <<begun, lanes, seen, last, stuck, owner, out>>
+TimeOut(l) == Parts(l) # {} /\ End(l) /\ UNCHANGED <<left, begun, lanes, seen, last, stuck, owner, out>>
 \* An operator ends the hidden transaction: it counts as aborted, and readers see the transactions behind it.
 EndHidden(p) == /\ stuck[p] /\ stuck' = [stuck EXCEPT ![p] = FALSE] /\ seen' = [seen EXCEPT ![p] = last[p]]
-                /\ UNCHANGED <<begun, lanes, alive, open, late, hung, last, owner, out>>
+                /\ UNCHANGED <<left, begun, lanes, alive, open, late, hung, last, owner, out>>
 
 Next == \/ \E l \in alive : Arrive(l)
         \/ \E l \in alive : TimeOut(l)
@@ -191,6 +206,9 @@ Unplayed == ~ /\ \E o, x \in Owners, p, q \in Partitions :
                    /\ o # x /\ MayWrite(o, p) /\ owner[o][p].lane # 1
                    /\ p # q /\ MayWrite(x, q) /\ owner[x][q].lane # 1
               /\ \A p \in Partitions : last[p].done = Records
+\* Another story: a partition goes on in the next lane of its process, while the transaction of the lane that the process
+\* has given up is still open for the other partition.
+NeverGoneOn == ~ \E o \in Owners, p \in Partitions : MayWrite(o, p) /\ \E l \in left[o] : Parts(l) # {}
 \* Owners are alike, and partitions are, so a state counts once for all exchanges of them.
 Alike == Permutations(Owners) \cup Permutations(Partitions)
 ====

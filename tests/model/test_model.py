@@ -56,6 +56,8 @@ WRONG: dict[str, tuple[Partition | Lanes, str]] = {
     "unheardIsAbort": (Lanes(), "Once"),
     "goesOnAfterLoss": (Lanes(records=2), "Once"),
     "goesOnInNextLane": (Lanes(), "Once"),
+    "givesUpInUse": (Lanes(), "Once"),
+    "givenUpReadsBehindOpen": (Lanes(), "Once"),
 }
 """Routers with one mistake each, by the word that a model knows them by, and the guarantee that each breaks."""
 
@@ -74,8 +76,9 @@ def test_a_wrong_router_is_caught(wrong: str, tmp_path: Path) -> None:
     assert check(replace(model, wrong=wrong), tmp_path, violated).violated == violated
 
 
-def test_partitions_of_a_lane_part_and_lose_nothing(tmp_path: Path) -> None:
-    assert check(Lanes(), tmp_path, "Unplayed").violated == "Unplayed"
+@pytest.mark.parametrize("story", ["Unplayed", "NeverGoneOn"])
+def test_partitions_of_a_lane_part_and_lose_nothing(story: str, tmp_path: Path) -> None:
+    assert check(Lanes(), tmp_path, story).violated == story
 
 
 @pytest.mark.parametrize("model", [Partition(), Lanes()], ids=lambda model: model.module)

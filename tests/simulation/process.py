@@ -106,5 +106,6 @@ def some_process(seed: int, store: Store, faults: Faults) -> SimulatedProcess:
     return SimulatedProcess(store, luck)
 
 
-def _init(producer: RenewableProducer) -> None:
+def _init(producer: RenewableProducer, *, within_s: float = 0.0) -> None:
+    del within_s
     cast("SimulatedProducer", producer).init()

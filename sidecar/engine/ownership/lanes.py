@@ -19,7 +19,9 @@ the state and the progress of all partitions that have something to write. The p
   lane, and could not fence it.
 * An owner that was cut off fences nobody, and its lane is fenced by the next owner. The other partitions of that lane
   are taken over anew.
-* A lane that loses its producer ends for all of its partitions. Its successor of the same id has a higher number.
+* A lane that loses its producer ends for all of its partitions. Its successor of the same id has a higher number. If
+  the last transaction of the lane does not end, the successor has another id, and the process itself need not fence the
+  former one (:mod:`sidecar.kafka.writing.lanes`).
 * An orderly end gives the state back, so that no fence disturbs the other partitions of the lane, and a router that
   knows no lanes may take over.
 

@@ -166,7 +166,7 @@ class Aside:
         more = f" and {len(self.doubts) - TOLD_AT_MOST} more" if len(self.doubts) > TOLD_AT_MOST else ""
         opened = {place: doubt for place, doubt in self.doubts.items() if doubt is not None}
         if not opened:
-            return f"records for {names}{more} wait: no broker leads these partitions"
+            return f"records for {names}{more} wait: these partitions have no leader, or too few in-sync replicas"
         (topic, partition), doubt = min(opened.items())
         return f"records for {names}{more} wait: {open_since(topic, partition, doubt, bootstrap)}"
 

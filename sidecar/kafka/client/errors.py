@@ -81,6 +81,7 @@ _STALE_LOOK = frozenset(
     {
         KafkaError._NOENT,
         KafkaError._TRANSPORT,
+        KafkaError._DESTROY_BROKER,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.FENCED_LEADER_EPOCH,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from confluent_kafka import IsolationLevel, KafkaError
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, OffsetSpec, PartitionMetadata
 
 from index.errors import NotYetError
 from index.rules.rules import Rules
@@ -21,7 +21,7 @@ from sidecar.config.model import Config
 from sidecar.engine.ports import Place
 from sidecar.engine.release.aside import Doubt, Doubts, PlaceEnds, doubt_of, open_since
 from sidecar.kafka.client import clients
-from sidecar.kafka.client.admin import MISSING, REQUEST_TIMEOUT_S, Described, LogOffset, offsets
+from sidecar.kafka.client.admin import MISSING, REQUEST_TIMEOUT_S, Described, LogOffset, offsets, topic_settings
 from sidecar.kafka.client.together import Together
 from sidecar.kafka.reading.scan import PartitionScan, ScanError, place_of
 from snapshots.state.state import StoredState
@@ -43,16 +43,21 @@ _NOTHING_OF_OURS: Final = MISSING | {KafkaError.TOPIC_AUTHORIZATION_FAILED}
 """The router writes nothing to a topic that is gone, or that it may not describe."""
 
 
+Partitions = Mapping[int, PartitionMetadata]
+"""The partitions of a topic by number, each with its leader, its replicas and its in-sync replicas."""
+
+
 @dataclass(frozen=True)
 class Looks:
     """The questions that the partitions of one delay topic ask together.
 
-    ``topics`` are asked about by name. ``leaders`` has the leader of each partition by topic, without keys: all topics
-    of the cluster. ``ends`` are asked about by place.
+    ``topics`` are asked about by name. ``found`` has the partitions of each topic by number, without keys: all topics
+    of the cluster. ``demands`` has ``min.insync.replicas`` by topic. ``ends`` are asked about by place.
     """
 
     topics: Together[str, Described] = field(default_factory=Together)
-    leaders: Together[str, Mapping[int, int]] = field(default_factory=Together)
+    found: Together[str, Partitions] = field(default_factory=Together)
+    demands: Together[str, int] = field(default_factory=Together)
     ends: Together[Place, PlaceEnds | None] = field(default_factory=Together)
 
 
@@ -104,31 +109,31 @@ class DoubtFinder:
         Raise NotYetError where the snapshots or the backfill partition is among them, or the whole rejected topic.
         """
         topic, partition = self._topic, self._partition
-        leaders = self._looks.leaders.answers((), lambda _: self._leaders())
-        must = [(name, partition) for name in (topic.snapshots, topic.backfill) if partition in leaders.get(name, {})]
-        targets = {*_targets_of(self._config, topic, known, leaders), topic.rejected} & leaders.keys()
-        places = [(name, each) for name in sorted(targets) for each in leaders[name]]
+        found = self._looks.found.answers((), lambda _: self._found())
+        must = [(name, partition) for name in (topic.snapshots, topic.backfill) if partition in found.get(name, {})]
+        targets = {*_targets_of(self._config, topic, known, found), topic.rejected} & found.keys()
+        places = [(name, each) for name in sorted(targets) for each in found[name]]
         places += [(topic.name, partition), (topic.receipts, partition)]
-        leaderless = {(name, each): None for name, each in (*must, *places) if leaders.get(name, {}).get(each, 0) < 0}
-        asked = [place for place in dict.fromkeys([*must, *places]) if place not in leaderless]
+        closed = self._closed([*must, *places], found)
+        asked = [place for place in dict.fromkeys([*must, *places]) if place not in closed]
         ends = dict(self._looks.ends.answers(asked, partial(self._ends, timeout_s=ANSWER_WITHIN_S)))
         ends |= self._ends(place for place in must if place in ends and ends[place] is None)
-        doubts = {**leaderless, **self._doubts({place: ends[place] for place in asked if place in ends})}
+        doubts = {**dict.fromkeys(closed), **self._doubts({place: ends[place] for place in asked if place in ends})}
         for place in must:
             if place in doubts:
                 raise self._not_yet(place, doubts[place])
-        rejected = [(topic.rejected, each) for each in leaders.get(topic.rejected, ())]
+        rejected = [(topic.rejected, each) for each in found.get(topic.rejected, ())]
         if rejected and all(place in doubts for place in rejected):
             raise self._not_yet(rejected[0], doubts[rejected[0]])
         return doubts
 
     def look_again(self, doubts: Doubts) -> Doubts:
         """Return the places that are still in doubt."""
-        leaders = self._leaders()
+        found = self._found()
         # A topic that is gone holds nothing; its name may come back.
-        there = [(name, each) for name, each in doubts if each in leaders.get(name, {})]
-        led = [(name, each) for name, each in there if leaders[name][each] >= 0]
-        ends = self._ends(led)
+        there = [(name, each) for name, each in doubts if each in found.get(name, {})]
+        closed = self._closed(there, found)
+        ends = self._ends(place for place in there if place not in closed)
         left: dict[Place, Doubt | None] = {}
         unknown: list[Place] = []
         for place in there:
@@ -139,14 +144,14 @@ class DoubtFinder:
                 unknown.append(place)
             elif now.settled < doubt.until_offset:
                 left[place] = doubt._replace(from_offset=now.settled)
-        for place, found in self._doubts(self._ends(unknown)).items():
+        for place, doubt in self._doubts(self._ends(unknown)).items():
             before = doubts[place]
-            if found is not None and before is not None:
+            if doubt is not None and before is not None:
                 # Records written since the first look are no reason to wait longer.
-                if found.from_offset < before.until_offset:
-                    left[place] = found._replace(until_offset=before.until_offset)
+                if doubt.from_offset < before.until_offset:
+                    left[place] = doubt._replace(until_offset=before.until_offset)
             else:
-                left[place] = found
+                left[place] = doubt
         return left
 
     def _doubts(self, ends: Mapping[Place, PlaceEnds | None]) -> dict[Place, Doubt | None]:
@@ -183,19 +188,35 @@ class DoubtFinder:
             raise NotYetError(f"{place[0]}/{place[1]} gives no answer: no broker leads it, or it does not exist")
         return ends
 
-    def _leaders(self) -> dict[str, dict[int, int]]:
-        """Return the leader of each partition of each topic, below 0 where there is none."""
+    def _found(self) -> dict[str, Partitions]:
         topics = self._admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
-        return {
-            name: {number: each.leader for number, each in found.partitions.items()}
-            for name, found in topics.items()
-            if found.error is None or found.partitions
-        }
+        return {name: each.partitions for name, each in topics.items() if each.error is None or each.partitions}
+
+    def _closed(self, places: Iterable[Place], found: Mapping[str, Partitions]) -> set[Place]:
+        """Return the places that take no records: they have no leader, or too few in-sync replicas.
+
+        A place with too few of them takes no marker either, so that a transaction with a record for it does not end.
+        """
+        there = {(name, each): found[name][each] for name, each in places if each in found.get(name, {})}
+        short = {place[0] for place, each in there.items() if len(each.isrs) < len(each.replicas)}
+        demands = self._looks.demands.answers(short, self._demands) if short else {}
+        return {place for place, each in there.items() if each.leader < 0 or len(each.isrs) < demands.get(place[0], 0)}
+
+    def _demands(self, names: Iterable[str]) -> dict[str, int]:
+        """Return the in-sync replicas that each topic demands; topics that may not be described are left out."""
+        try:
+            settings = topic_settings(self._admin, names)
+        except (KafkaException, TimeoutError):
+            return {}
+        return {name: int(each["min.insync.replicas"]) for name, each in settings.items() if each is not None}
 
     def _not_yet(self, place: Place, doubt: Doubt | None) -> NotYetError:
         name, partition = place
         if doubt is None:
-            return NotYetError(f"{name}/{partition} gives no answer, and nothing can be released without it")
+            return NotYetError(
+                f"{name}/{partition} has no leader, too few in-sync replicas, or gives no answer; nothing can be"
+                " released without it"
+            )
         return NotYetError(
             f"nothing can be released without {name}/{partition}:"
             f" {open_since(name, partition, doubt, self._config.bootstrap)}"

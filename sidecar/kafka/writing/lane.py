@@ -97,6 +97,12 @@ class Lane:
         """Says that the lane commits no further transaction."""
         return self._end is not None
 
+    @property
+    def is_over(self) -> bool:
+        """Says that the lane has ended, and that no thread is in a call of its producer or will make one."""
+        # In this order: a thread that had the producer when the lane ended has let it go.
+        return self._end is not None and not self._is_busy
+
     def commit(self, part: Part, size_of: Callable[[], int]) -> Result:
         """Commit a part, alone or with the parts of other partitions; ``size_of`` returns its size in bytes.
 

@@ -3,27 +3,57 @@
 A process with few partitions gives each a producer of its own. With more partitions than lanes, each partition joins
 the lane with the fewest partitions. A partition that holds up the others of its lane is set apart for a while: it has
 a producer of its own from its next take-over on.
+
+A lane that has ended gets its next producer, which fences the former one. Kafka lets it do that only once the last
+transaction of the lane has ended, and that takes until each partition has its marker. A partition with too few in-sync
+replicas takes no marker until enough of them are back. So a process *gives up* a transactional id that does not let it
+fence its own former producer in time, and the lane goes on with an id that is new::
+
+    lane has ended ──► fence the former producer of the id ──► next producer of the same id
+                                │ no answer in STUCK_AFTER_S, and no thread uses the former producer
+                                ▼
+                        producer of a new id; the former one is never used again
+
+The partitions of this process then need no fence of the lane that their states name. Two things hold without it. No
+part reaches the former lane any more: it has ended, and no thread is in a call of its producer. And a take-over reads a
+state only when it is settled. A commit is sent only once the brokers have all records of its transaction, also the
+state. So in a settled state the last transaction of the lane has committed or aborted, and a late copy of its commit
+finds no other transaction of the lane. Another process knows nothing of this, and fences the lane.
 """
 
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Final
+from typing import Final, Protocol
 
-from confluent_kafka import ThrottleEvent
+import structlog
+from confluent_kafka import KafkaException, ThrottleEvent
 
 from sidecar.clock import Clock
 from sidecar.engine.ports import Place
 from sidecar.kafka.client.connections import OnThrottle, RenewableProducer
+from sidecar.kafka.client.errors import Verdict, classify, error_of
 from sidecar.kafka.writing.lane import Lane
+from sidecar.kafka.writing.transactions import FENCE_WITHIN_S
 from snapshots.state.lane import LaneName
 
 APART_S: Final = 60.0
 """The time for which a partition is set apart. A topic that refuses records seldom refuses just one."""
 
+STUCK_AFTER_S: Final = 5.0
+"""The time without an answer after which a process gives up a transactional id. A coordinator that is being replaced
+may take as long; then the lane has a new id without need, which harms nothing."""
+
 _ID_BYTES: Final = 8
 _MARK: Final = ".lane."
+
+
+class Fence(Protocol):
+    """Makes a producer the only one of its id, as :func:`sidecar.kafka.writing.transactions.fence` does."""
+
+    def __call__(self, producer: RenewableProducer, /, *, within_s: float = FENCE_WITHIN_S) -> None:
+        """Fence the former producers; raise KafkaException when the cluster refuses or is silent."""
 
 
 @dataclass(eq=False)
@@ -41,10 +71,11 @@ class Member:
 
 @dataclass(eq=False)
 class _Slot:
-    """One of the transactional ids of the process, its present producer, and how many producers it has had."""
+    """A lane of the process: its transactional id, and its present producer."""
 
     transactional_id: str
     number: int = 0
+    """How many producers have had the id; 0 if no former one needs to be fenced."""
     lane: Lane | None = None
     members: list[Member] = field(default_factory=list)
     joining: int = 0
@@ -54,6 +85,11 @@ class _Slot:
         """Tell all partitions of the lane that a broker holds back its requests."""
         for each in [*self.members]:
             each.on_throttle(event)
+
+    @property
+    def may_give_up_id(self) -> bool:
+        """Says that no thread of the process writes by the id."""
+        return self.number > 0 and (self.lane is None or self.lane.is_over)
 
 
 class Lanes:
@@ -73,8 +109,10 @@ class Lanes:
         make: Callable[[str, OnThrottle | None], RenewableProducer],
         clock: Clock,
     ) -> None:
-        process = secrets.token_hex(_ID_BYTES)
-        self._slots = [_Slot(f"{group}{_MARK}{process}.{number}") for number in range(most)]
+        self._ids = f"{group}{_MARK}{secrets.token_hex(_ID_BYTES)}."
+        self._slots = [_Slot(f"{self._ids}{number}") for number in range(most)]
+        self.given_up: set[str] = set()
+        """The transactional ids that the process uses no more, because it could not fence its former producers."""
         self._make = make
         self._clock = clock
         # Guards the choice of a lane, and the locks of the ids. A thread that holds it waits for no other lock.
@@ -85,7 +123,7 @@ class Lanes:
         self.partitions = 0
         """How many partitions the process has."""
 
-    def join(self, place: Place, on_throttle: OnThrottle, fence: Callable[[RenewableProducer], None]) -> Member | None:
+    def join(self, place: Place, on_throttle: OnThrottle, fence: Fence) -> Member | None:
         """Let a partition join a lane, which may need a producer first; None if it gets a producer of its own.
 
         Raise the error of ``fence``.
@@ -111,8 +149,8 @@ class Lanes:
     def leave(self, member: Member) -> None:
         """Let a partition leave its lane; the last one throws its producer away."""
         with self._lock_of(member.name.transactional_id):
-            slot = self._slot_of(member.name)
-            assert slot is not None
+            # Its id may be another one by now.
+            slot = next(each for each in self._slots if member in each.members)
             slot.members = [each for each in slot.members if each is not member]
             if not any(each.lane is member.lane for each in slot.members):
                 if slot.lane is member.lane:
@@ -124,17 +162,17 @@ class Lanes:
         # Not under a lock: a worker in a commit must not wait for a fence.
         self._apart_until_s[place] = self._clock.running_s() + APART_S
 
-    def end(
-        self, name: LaneName, place: Place, mine: Member | None, fence: Callable[[RenewableProducer], None]
-    ) -> None:
+    def end(self, name: LaneName, place: Place, mine: Member | None, fence: Fence) -> None:
         """Fence a lane that the state of a partition names, unless it has ended or serves other partitions here.
 
         ``mine`` is the new membership of the partition, whose lane need not be fenced. Raise the error of ``fence``.
         """
         with self._lock_of(name.transactional_id):
             slot = self._slot_of(name)
+            if name in self._ended or name.transactional_id in self.given_up:
+                return
             # A later producer of the same id has fenced the earlier ones.
-            if name in self._ended or (slot is not None and name.number < slot.number):
+            if slot is not None and name.number < slot.number:
                 return
             if slot is not None and slot.lane is not None:
                 if not slot.lane.has_ended and not _has_another(slot, place, mine):
@@ -142,7 +180,7 @@ class Lanes:
                 slot.lane.end()
             producer = self._make(name.transactional_id, None)
             try:
-                fence(producer)
+                self._has_fenced(slot, producer, fence)
             finally:
                 producer.purge()
             self._ended.add(name)
@@ -154,11 +192,41 @@ class Lanes:
     def _slot_of(self, name: LaneName) -> _Slot | None:
         return next((each for each in self._slots if each.transactional_id == name.transactional_id), None)
 
-    def _begin(self, slot: _Slot, fence: Callable[[RenewableProducer], None]) -> None:
+    def _begin(self, slot: _Slot, fence: Fence) -> None:
         producer = self._make(slot.transactional_id, slot.throttled)
-        fence(producer)
+        if not self._has_fenced(slot, producer, fence):
+            producer.purge()
+            producer = self._make(slot.transactional_id, slot.throttled)
+            fence(producer)
         slot.number += 1
         slot.lane = Lane(producer)
+
+    def _has_fenced(self, slot: _Slot | None, producer: RenewableProducer, fence: Fence) -> bool:
+        """Fence the former producers of an id, or give it up; say whether they are fenced.
+
+        ``slot`` is the lane of this process with that id, if there is one. Raise the error of ``fence``.
+        """
+        if slot is None or not slot.may_give_up_id:
+            fence(producer)
+            return True
+        try:
+            fence(producer, within_s=STUCK_AFTER_S)
+        except KafkaException as exception:
+            error = error_of(exception)
+            if classify(error) is not Verdict.RETRY:
+                raise
+            self._give_up_id(slot, error.str())
+            return False
+        return True
+
+    def _give_up_id(self, slot: _Slot, why: str) -> None:
+        former = slot.transactional_id
+        self.given_up.add(former)
+        following = f"{self._ids}{len(self._slots) + len(self.given_up) - 1}"
+        # The lane keeps its lock.
+        self._locks[following] = self._locks[former]
+        slot.transactional_id, slot.number = following, 0
+        structlog.get_logger().warning("lane_renamed", transactional_id=former, following=following, why=why)
 
 
 def _has_another(slot: _Slot, place: Place, mine: Member | None) -> bool:

@@ -30,16 +30,16 @@ _FLUSH_STEP_S: Final = 0.1
 """Below 0.2 s, because longer calls go on calling back after an error (:mod:`sidecar.kafka.client.connections`)."""
 
 
-def fence(producer: Producer, stopping: Callable[[], bool], remedy: str) -> None:
+def fence(producer: Producer, stopping: Callable[[], bool], remedy: str, *, within_s: float = FENCE_WITHIN_S) -> None:
     """Become the only writer of a partition.
 
     Raise KafkaException when the cluster refuses or is silent, or when stopping, and RefusedError, with the remedy,
     when the brokers will never accept transactions like ours.
     """
-    given_up_s = time.monotonic() + FENCE_WITHIN_S
+    given_up_s = time.monotonic() + within_s
     while True:
         try:
-            producer.init_transactions(REQUEST_TIMEOUT_S)
+            producer.init_transactions(min(REQUEST_TIMEOUT_S, within_s))
         except KafkaException as exception:
             verdict = classify(error_of(exception))
             if verdict is Verdict.MISCONFIGURED:

@@ -14,6 +14,10 @@ from tests.simulation.violation import Violation
 from tests.support.transaction_errors import AGAIN, FENCED, REFUSED
 
 NO_ANSWER: Final = KafkaError(KafkaError._TIMED_OUT, "no answer")
+NOT_YET: Final = KafkaError(KafkaError._TIMED_OUT, "the last transaction has not ended", retriable=True)
+
+HANGS_FOR: Final = 30
+"""Switches, in which others can take a partition over."""
 
 
 class Standing(NamedTuple):
@@ -45,14 +49,16 @@ class Chances:
     arrives_late: float
     lost: float
     abort_fails: float
+    fence_fails: float
+    hangs: float
 
     @classmethod
     def drawn(cls, rng: random.Random) -> "Chances":
         """Draw the chances of a run."""
-        return cls(*(rng.choice([0.0, most]) for most in (0.1, 0.1, 0.02, 0.05, 0.1)))
+        return cls(*(rng.choice([0.0, most]) for most in (0.1, 0.1, 0.02, 0.05, 0.1, 0.5, 0.1)))
 
 
-NONE: Final = Chances(0.0, 0.0, 0.0, 0.0, 0.0)
+NONE: Final = Chances(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 @dataclass
@@ -81,12 +87,25 @@ class ModelledBrokers:
         """Return a producer that has not fenced the others of its id yet."""
         return ModelledProducer(self, transactional_id)
 
-    def fence(self, transactional_id: str) -> int:
-        """Shut the other producers of an id out, and settle a commit without an answer, one way or the other."""
-        self.switch()
+    def is_settled(self, place: Place) -> bool:
+        """Say whether a reader of the state sees all of it: no transaction that may still commit has a part of it."""
+        return all(each.place != place for parts in self.in_doubt.values() for each in parts)
+
+    def settle(self, transactional_id: str) -> None:
+        """End the last transaction of an id, one way or the other, as its coordinator does after a while."""
         settled = self.in_doubt.pop(transactional_id, [])
         if settled and self.rng.random() < 0.5:
             self.apply(settled)
+
+    def fence(self, transactional_id: str) -> int:
+        """Shut the other producers of an id out, and settle a commit without an answer."""
+        self.switch()
+        if self.rng.random() < self.chances.fence_fails:
+            # A marker of the last transaction is missing, or the coordinator has not heard of the request.
+            if self.rng.random() < 0.5:
+                self.settle(transactional_id)
+            raise KafkaException(NOT_YET)
+        self.settle(transactional_id)
         epoch = self.epochs[transactional_id] = self.epochs.get(transactional_id, 0) + 1
         # The answer takes its time.
         self.switch()
@@ -135,9 +154,10 @@ class ModelledProducer:
         self._open.append(written)
 
     def commit_transaction(self) -> None:
-        """Commit, or raise KafkaException."""
+        """Commit, or raise KafkaException; the thread may hang before the commit is sent."""
         brokers, chances = self._brokers, self._brokers.chances
-        brokers.switch()
+        for _ in range(HANGS_FOR if brokers.rng.random() < chances.hangs else 1):
+            brokers.switch()
         self._require_present()
         if guilty := {each.place for each in self._open if each.has_records} & brokers.in_trouble:
             brokers.blamed |= guilty

@@ -9,6 +9,7 @@ from typing import Final, cast
 from unittest.mock import patch
 
 from confluent_kafka import KafkaException
+from structlog.testing import capture_logs
 
 from index.errors import ConnectionLostError, NotYetError
 from sidecar.clock import Clock
@@ -59,7 +60,13 @@ class _Writers:
 
     def lane(self) -> LaneName | None:
         self._run.scheduler.switch()
-        self.standing = self._run.brokers.standing(self._place)
+        brokers = self._run.brokers
+        self.standing = brokers.standing(self._place)
+        if self.standing.lane is not None and not brokers.is_settled(self._place):
+            self.end(self.standing.lane)
+        if not brokers.is_settled(self._place):
+            raise NotYetError("an open transaction hides the end of the state")
+        self.standing = brokers.standing(self._place)
         return self.standing.lane
 
     def end(self, lane: LaneName) -> None:
@@ -86,6 +93,12 @@ class SharedRun:
         chances = Chances.drawn(self._rng)
         self.brokers = ModelledBrokers(self._rng, self.scheduler.switch, self.trace.append, chances)
         self._processes: list[ModelledProcess] = []
+        self._lanes: list[Lanes] = []
+
+    @property
+    def given_up(self) -> int:
+        """How many transactional ids the processes of the run have given up."""
+        return sum(len(each.given_up) for each in self._lanes)
 
     def play(self) -> None:
         """Play the run to its end."""
@@ -117,6 +130,8 @@ class SharedRun:
         self.trace.append("settling")
         self.brokers.chances = NONE
         self.brokers.in_trouble.clear()
+        for transactional_id in [*self.brokers.in_doubt]:
+            self.brokers.settle(transactional_id)
         for place in PLACES:
             self._assign(place, self._processes[0])
 
@@ -124,6 +139,7 @@ class SharedRun:
         clock = cast("Clock", SimpleNamespace(running_s=self._now_s))
         lanes = Lanes("g", self._rng.choice(LANES), self._make, clock)
         lanes.partitions = len(PLACES)
+        self._lanes.append(lanes)
         return ModelledProcess(lanes)
 
     def _now_s(self) -> float:
@@ -236,8 +252,10 @@ class SharedRun:
                 stack.enter_context(patch.object(module, "Lock", self.scheduler.lock))
             stack.enter_context(patch.object(lane_module, "time", time))
             stack.enter_context(replaced(self._wrong))
+            stack.enter_context(capture_logs())
             yield
 
 
-def _init(producer: RenewableProducer) -> None:
+def _init(producer: RenewableProducer, *, within_s: float = 0.0) -> None:
+    del within_s
     cast("ModelledProducer", producer).init()

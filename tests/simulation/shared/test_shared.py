@@ -39,10 +39,11 @@ def test_every_end_of_a_transaction_happens() -> None:
     for seed in range(SEEDS):
         run = played(seed)
         seen["shared by topics"] += run.brokers.shared
+        seen["ids given up"] += run.given_up
         for line in run.trace:
             seen.update(
                 word for word in ("killed", "COMMITTED", "ABORTED", "REFUSED", "UNKNOWN", "FENCED") if word in line
             )
     assert {name for name, number in seen.items() if number >= SEEDS // 2} == {
-        *("shared by topics", "killed", "COMMITTED", "ABORTED", "REFUSED", "UNKNOWN", "FENCED"),
+        *("shared by topics", "ids given up", "killed", "COMMITTED", "ABORTED", "REFUSED", "UNKNOWN", "FENCED"),
     }

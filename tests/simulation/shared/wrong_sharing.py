@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+from confluent_kafka import KafkaException
+
 from sidecar.engine.release.transaction import Outcome, Result
 from sidecar.kafka.writing.lanes import Lanes
 from tests.simulation.replacing import Wrong
@@ -90,6 +92,33 @@ class EndedTooSoon(Wrong):
     replaces: ClassVar = {_LANES + "Lanes.end": _known_before_it_has_ended}
 
 
+class GivesUpAnIdInUse(Wrong):
+    """Gives up an id that it cannot fence while a thread of the process is in a commit of the former producer."""
+
+    replaces: ClassVar = {_LANES + "_Slot.may_give_up_id": True}
+
+
+class GivesUpAndReadsOn(Wrong):
+    """Gives up an id, and reads a state while a transaction of that id still hides its end."""
+
+    replaces: ClassVar = {"tests.simulation.shared.brokers.ModelledBrokers.is_settled": lambda *_: True}
+
+
+def _without_a_fence(_: Any, slot: Any, producer: Any, fence: Any) -> bool:
+    try:
+        fence(producer)
+    except KafkaException:
+        if slot is not None:
+            raise
+    return True
+
+
+class GivesUpTheIdOfAnother(Wrong):
+    """Takes over without the fence of a lane of another process, if that lane cannot be fenced."""
+
+    replaces: ClassVar = {_LANES + "Lanes._has_fenced": _without_a_fence}
+
+
 ALL: tuple[type[Wrong], ...] = (
     RefusesAll,
     OutlivesUnknown,
@@ -98,4 +127,7 @@ ALL: tuple[type[Wrong], ...] = (
     WakesNobody,
     SparesTheEarlierOwnership,
     EndedTooSoon,
+    GivesUpAnIdInUse,
+    GivesUpAndReadsOn,
+    GivesUpTheIdOfAnother,
 )

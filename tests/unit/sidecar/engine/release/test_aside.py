@@ -105,7 +105,7 @@ def test_rejections_go_to_another_partition_of_the_rejected_topic() -> None:
 @pytest.mark.parametrize(
     ("doubts", "told"),
     [
-        ({("out", 0): None}, "records for out/0 wait: no broker leads these partitions"),
+        ({("out", 0): None}, "records for out/0 wait: these partitions have no leader, or too few in-sync replicas"),
         ({("out", 1): None, ("out", 0): DOUBT}, "records for out/0, out/1 wait: the transaction that is open on out/0"),
         ({("out", each): None for each in range(9)}, "and 4 more wait"),
     ],

@@ -29,7 +29,8 @@ SETTLED = PlaceEnds(9, 9, 3)
 class Brokers:
     """The ends of each partition, the epoch of its first open record, and the partitions without a leader.
 
-    ``silent`` partitions never answer, and ``slow`` ones not before the longest wait of a look.
+    ``silent`` partitions never answer, and ``slow`` ones not before the longest wait of a look. ``out_of_sync`` ones
+    have one in-sync replica of two. ``demands`` is ``min.insync.replicas`` of all topics, None if it is hidden.
     """
 
     def __init__(self) -> None:
@@ -37,6 +38,9 @@ class Brokers:
         self.ends: dict[Place, PlaceEnds] = dict.fromkeys(places, SETTLED)
         self.first_epochs: dict[Place, int] = {}
         self.leaderless: set[Place] = set()
+        self.out_of_sync: set[Place] = set()
+        self.demands: int | None = 2
+        self.described: list[list[str]] = []
         self.silent: set[Place] = set()
         self.slow: set[Place] = set()
         self.read: list[Place] = []
@@ -47,8 +51,14 @@ class Brokers:
         for name, number in self.ends:
             leader = -1 if (name, number) in self.leaderless else 1
             found = topics.setdefault(name, SimpleNamespace(error=None, partitions={}))
-            found.partitions[number] = SimpleNamespace(leader=leader)
+            isrs = [1] if (name, number) in self.out_of_sync else [1, 2]
+            found.partitions[number] = SimpleNamespace(leader=leader, replicas=[1, 2], isrs=isrs)
         return SimpleNamespace(topics=topics)
+
+    def settings(self, _: object, names: Iterable[str]) -> dict[str, dict[str, str] | None]:
+        self.described.append([*names])
+        told = None if self.demands is None else {"min.insync.replicas": f"{self.demands}"}
+        return dict.fromkeys(self.described[-1], told)
 
     def offsets(
         self, _: object, wanted: Mapping[Place, OffsetSpec], isolation: IsolationLevel, timeout_s: float
@@ -76,6 +86,7 @@ class Brokers:
 def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     made = Brokers()
     monkeypatch.setattr(look, "offsets", made.offsets)
+    monkeypatch.setattr(look, "topic_settings", made.settings)
     monkeypatch.setattr(look, "_first_epochs", made.first)
     monkeypatch.setattr(look, "SETTLED_WITHIN_S", 0.05)
     return made
@@ -112,6 +123,34 @@ def test_only_open_places_that_may_be_written_to_are_read(
     brokers.first_epochs = {OUT: 3, OUT1: 2}
     assert cluster.look(known) == {OUT1: Doubt(6, 9, 2)}
     assert brokers.read == [OUT, OUT1]
+
+
+def test_a_place_with_too_few_in_sync_replicas_is_in_doubt_until_it_has_enough(
+    brokers: Brokers, cluster: DoubtFinder, known: StoredState
+) -> None:
+    brokers.out_of_sync = {OUT, ("b.other", 0)}
+    doubts = cluster.look(known)
+    assert doubts == {OUT: None}
+    assert brokers.described == [["a.out"]]
+    assert cluster.look_again(doubts) == doubts
+    brokers.out_of_sync = set()
+    assert cluster.look_again(doubts) == {}
+
+
+@pytest.mark.parametrize("demands", [1, None])
+def test_a_place_with_fewer_in_sync_replicas_that_takes_records_or_may_not_be_described_is_used(
+    brokers: Brokers, cluster: DoubtFinder, known: StoredState, demands: int | None
+) -> None:
+    brokers.out_of_sync, brokers.demands = {OUT}, demands
+    assert cluster.look(known) == {}
+
+
+def test_nothing_is_released_while_the_snapshots_have_too_few_in_sync_replicas(
+    brokers: Brokers, cluster: DoubtFinder, known: StoredState
+) -> None:
+    brokers.out_of_sync = {SNAPSHOTS}
+    with pytest.raises(NotYetError, match=r"d\.delay-snapshots/0 has no leader, too few in-sync replicas"):
+        cluster.look(known)
 
 
 @pytest.mark.parametrize("how", ["leaderless", "silent"])
@@ -158,7 +197,7 @@ def test_only_a_place_that_the_router_cannot_do_without_has_time_to_answer(
     brokers.slow = {OUT, SNAPSHOTS}
     assert cluster.look(known) == {OUT: None}
     brokers.silent = {SNAPSHOTS}
-    with pytest.raises(NotYetError, match=r"d\.delay-snapshots/0 gives no answer"):
+    with pytest.raises(NotYetError, match=r"d\.delay-snapshots/0 has no leader, .* or gives no answer"):
         cluster.look(known)
 
 

@@ -5,8 +5,10 @@ from threading import Event
 from typing import Any, cast
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from sidecar.kafka.client.connections import RenewableProducer
+from sidecar.kafka.writing.lane import _Turn
 from sidecar.kafka.writing.lanes import APART_S, Lanes, Member
 from snapshots.state.lane import LaneName
 
@@ -43,13 +45,18 @@ class Process:
         self.lanes = Lanes("g", lanes, self._make, cast("Any", self.clock))
         self.lanes.partitions = partitions
         self.made: list[Made] = []
+        self.stuck: set[str] = set()
+        """Ids whose last transaction does not end."""
 
     def _make(self, transactional_id: str, on_throttle: Any) -> RenewableProducer:
         self.made.append(Made(transactional_id, on_throttle))
         return cast("RenewableProducer", self.made[-1])
 
-    def fence(self, producer: RenewableProducer) -> None:
-        self.fenced.append(cast("Made", producer).transactional_id)
+    def fence(self, producer: RenewableProducer, *, within_s: float = 60.0) -> None:
+        transactional_id = cast("Made", producer).transactional_id
+        if transactional_id in self.stuck:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"not within {within_s:g} s", retriable=True))
+        self.fenced.append(transactional_id)
 
     def join(self, partition: int) -> Member:
         member = self.lanes.join(("d", partition), self.throttled.append, self.fence)
@@ -102,7 +109,8 @@ def test_a_fence_that_takes_long_holds_up_no_other_lane(*, is_own: bool) -> None
     members = [process.join(partition) for partition in range(2)]
     begun, goes_on = Event(), Event()
 
-    def fence(producer: RenewableProducer) -> None:
+    def fence(producer: RenewableProducer, *, within_s: float = 60.0) -> None:
+        del within_s
         begun.set()
         assert goes_on.wait(20)
         process.fence(producer)
@@ -179,6 +187,68 @@ def test_an_ended_lane_without_a_later_producer_is_fenced() -> None:
     assert process.end(one.name)
     process.lanes.leave(one)
     assert not process.end(one.name)
+
+
+def test_a_lane_whose_last_transaction_does_not_end_goes_on_with_another_id() -> None:
+    process = Process(lanes=1)
+    one, two = process.join(0), process.join(1)
+    former = one.name
+    process.stuck.add(former.transactional_id)
+    one.lane.end()
+    process.lanes.leave(one)
+    again = process.join(0)
+    assert (again.name.number, again.lane.has_ended) == (1, False)
+    assert again.name.transactional_id not in process.stuck
+    assert not process.end(former, 0, again)
+    assert process.made[1].is_purged
+    # The other partition has not left the former lane yet.
+    process.lanes.leave(two)
+    assert process.join(1).lane is again.lane
+    assert [each.is_purged for each in process.made] == [True, True, False]
+
+
+def test_a_partition_without_a_lane_gives_up_an_id_that_its_process_cannot_fence() -> None:
+    process = Process(lanes=1)
+    one = process.join(0)
+    process.stuck.add(one.name.transactional_id)
+    one.lane.end()
+    process.lanes.set_apart(("d", 0))
+    assert not process.end(one.name)
+    assert process.join(1).name.transactional_id not in process.stuck
+
+
+def test_ids_that_are_given_up_are_never_used_again() -> None:
+    process = Process(lanes=2)
+    names = set()
+    for _ in range(5):
+        member = process.join(0)
+        names.add(member.name)
+        process.stuck.add(member.name.transactional_id)
+        member.lane.end()
+        process.lanes.leave(member)
+    assert len(names) == 5
+
+
+def test_an_id_is_not_given_up_while_a_thread_writes_by_it() -> None:
+    """A thread that hangs in a commit may still commit the part of a partition that is taken over."""
+    process = Process(lanes=1)
+    member = process.join(0)
+    process.stuck.add(member.name.transactional_id)
+    with member.lane._leading(_Turn()) as leads:
+        assert leads
+        member.lane.end()
+        with pytest.raises(KafkaException):
+            process.join(1)
+        with pytest.raises(KafkaException):
+            process.end(member.name)
+    assert process.join(1).name.transactional_id not in process.stuck
+
+
+def test_the_lane_of_another_process_is_not_given_up() -> None:
+    process = Process()
+    process.stuck.add("g.lane.other.0")
+    with pytest.raises(KafkaException):
+        process.end(LaneName("g.lane.other.0", 4))
 
 
 def test_a_partition_that_holds_up_others_has_a_producer_of_its_own_for_a_while() -> None:
