@@ -18,16 +18,17 @@ LONGEST_STILL_S = 60.0
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-def test_a_burst_under_a_quota_leaves_without_being_written_again_and_again(lone: FaultStage) -> None:
+@pytest.mark.parametrize("lanes", [0, 1])
+def test_a_burst_under_a_quota_leaves_without_being_written_again_and_again(lanes: int, lone: FaultStage) -> None:
     out = lone.target("out")
-    delay = lone.delay(default_target=out)
-    with lone.router(transaction_timeout="60s") as router:
+    delay = lone.delay("delay", 1 + lanes, default_target=out)
+    with lone.router(transaction_timeout="60s", lanes=lanes) as router:
         router.start_and_wait()
         limit = {"producer_byte_rate": BYTES_A_SECOND}
         kafka_tools.configure(lone.bootstrap, "clients", f"{lone.group_id}-release", limit)
         due_ms = now_ms() + 4_000
         for number in range(RECORDS):
-            lone.post(delay, ("deliver-at", b"%d" % due_ms), value=VALUE, key=b"%d" % number)
+            lone.post(delay, ("deliver-at", b"%d" % due_ms), value=VALUE, partition=number % (1 + lanes))
         lone.flush()
         whys = _watched(lone, router, out)
         assert any("quota" in why for why in whys), whys

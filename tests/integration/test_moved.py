@@ -135,11 +135,14 @@ def _trim(admin: AdminClient, topic: str, to_offset: int) -> None:
     done()
 
 
-def test_a_move_that_the_delay_topic_refuses_leaves_the_schedule_where_it_was(stage: Stage, rng: Random) -> None:
+@pytest.mark.parametrize("lanes", [0, 1])
+def test_a_move_that_the_delay_topic_refuses_leaves_the_schedule_where_it_was(
+    lanes: int, stage: Stage, rng: Random
+) -> None:
     """The moved record has more headers, and so it is too large; the first one still leaves when it was due."""
     out = stage.target()
-    delay = stage.delay(default_target=out, config={"max.message.bytes": str(MOST_BYTES)})
-    with stage.router() as router:
+    delay = stage.delay("delay", 1 + lanes, default_target=out, config={"max.message.bytes": str(MOST_BYTES)})
+    with stage.router(lanes=lanes) as router:
         router.start_and_wait()
         due_ms = now_ms() + 6_000
         value = rng.randbytes(MOST_BYTES - OVERHEAD_BYTES)

@@ -174,21 +174,26 @@ class RenewableProducer(WatchedProducer):
         super().begin_transaction()
         self._silence.begin()
 
-    def commit_transaction(self, timeout: float = _COMMIT_STEP_S) -> None:
-        """Commit the open transaction, and note the time of the commit.
+    def commit_transaction(self, timeout: float = -1) -> None:
+        """Commit the open transaction in steps, and note the time of the commit.
 
-        Raise KafkaException when the commit has not ended after the timeout, which another call resumes, and after a
+        Raise KafkaException when the commit has not ended within the timeout, which another call resumes, and after a
         silence.
         """
-        try:
-            super().commit_transaction(timeout)
-        except KafkaException as exception:
-            if classify(error_of(exception)) is Verdict.RETRY:
+        until_s = math.inf if timeout < 0 else time.monotonic() + timeout
+        while True:
+            left_s = max(until_s - time.monotonic(), 0)
+            try:
+                super().commit_transaction(min(left_s, _COMMIT_STEP_S))
+            except KafkaException as exception:
+                if classify(error_of(exception)) is not Verdict.RETRY or not left_s:
+                    raise
                 # Log lines, which also count as records, are handed over first.
                 self.poll(0)
                 self._silence.require_answers(len(self))
-            raise
-        self._committed_s = time.monotonic()
+            else:
+                self._committed_s = time.monotonic()
+                return
 
     def flush(self, timeout: float = -1) -> int:
         """Flush in short steps; raise KafkaException when the producer is fenced meanwhile, and after a silence."""
