@@ -5,6 +5,7 @@ requests (:mod:`sidecar.kafka.client.together`). A look reads at most one record
 transaction: neither the length of the transaction nor the records behind it matter.
 """
 
+import math
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -37,6 +38,10 @@ ANSWER_WITHIN_S: Final = 2.0
 """Longest time that a look waits for the ends of a partition that others do without. Where a broker is gone whose
 partitions the cluster has not given to others yet, a longer time would hold up all other partitions of the lane."""
 
+SUSPECTS_FOR_S: Final = 60.0
+"""Time after a silence of the brokers for which a partition is taken to refuse records while less than the majority of
+its replicas is in sync, where the router may not see how many its topic demands."""
+
 _PAUSE_S: Final = 0.02
 
 _NOTHING_OF_OURS: Final = MISSING | {KafkaError.TOPIC_AUTHORIZATION_FAILED}
@@ -47,9 +52,9 @@ Partitions = Mapping[int, PartitionMetadata]
 """The partitions of a topic by number, each with its leader, its replicas and its in-sync replicas."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Looks:
-    """The questions that the partitions of one delay topic ask together.
+    """The questions that the partitions of one delay topic ask together, and whether they suspect partitions.
 
     ``topics`` are asked about by name. ``found`` has the partitions of each topic by number, without keys: all topics
     of the cluster. ``demands`` has ``min.insync.replicas`` by topic. ``ends`` are asked about by place.
@@ -59,6 +64,11 @@ class Looks:
     found: Together[str, Partitions] = field(default_factory=Together)
     demands: Together[str, int] = field(default_factory=Together)
     ends: Together[Place, PlaceEnds | None] = field(default_factory=Together)
+    suspects_until_s: float = -math.inf
+
+    def suspect(self) -> None:
+        """Suspect each partition with few in-sync replicas for a while: the brokers have taken no record for long."""
+        self.suspects_until_s = time.monotonic() + SUSPECTS_FOR_S
 
 
 class DoubtFinder:
@@ -200,7 +210,13 @@ class DoubtFinder:
         there = {(name, each): found[name][each] for name, each in places if each in found.get(name, {})}
         short = {place[0] for place, each in there.items() if len(each.isrs) < len(each.replicas)}
         demands = self._looks.demands.answers(short, self._demands) if short else {}
-        return {place for place, each in there.items() if each.leader < 0 or len(each.isrs) < demands.get(place[0], 0)}
+        suspects = time.monotonic() < self._looks.suspects_until_s
+        least = {place: demands.get(place[0], _majority(each) if suspects else 0) for place, each in there.items()}
+        return {
+            place
+            for place, each in there.items()
+            if each.leader < 0 or len(each.isrs) < min(least[place], len(each.replicas))
+        }
 
     def _demands(self, names: Iterable[str]) -> dict[str, int]:
         """Return the in-sync replicas that each topic demands; topics that may not be described are left out."""
@@ -221,6 +237,10 @@ class DoubtFinder:
             f"nothing can be released without {name}/{partition}:"
             f" {open_since(name, partition, doubt, self._config.bootstrap)}"
         )
+
+
+def _majority(partition: PartitionMetadata) -> int:
+    return len(partition.replicas) // 2 + 1
 
 
 def _targets_of(

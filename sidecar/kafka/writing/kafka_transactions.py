@@ -12,6 +12,7 @@ from enum import Enum
 from functools import partial
 from typing import NamedTuple
 
+from index.errors import ClusterError, ClusterTrouble
 from index.named.receipts import receipt_record
 from index.named.transit import InTransit
 from index.protocol.record import Record
@@ -50,8 +51,8 @@ class KafkaTransactions:
 
     ``writer`` writes with the producer of ``lane``. ``compresses`` says that batches are compressed, so that the size
     of a record does not tell the size of its batch. ``on_trouble`` is called when the partition holds up the others of
-    its lane: brokers refuse its records, or a part of it cannot be written. ``waiting`` is entered while the worker
-    waits for a commit or for trials.
+    its lane: brokers refuse its records, or a part of it cannot be written. ``on_silence`` is called when the brokers
+    have not answered a transaction. ``waiting`` is entered while the worker waits for a commit or for trials.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class KafkaTransactions:
         *,
         compresses: bool,
         on_trouble: Callable[[], None] = lambda: None,
+        on_silence: Callable[[], None] = lambda: None,
         waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._lane = lane
@@ -69,6 +71,7 @@ class KafkaTransactions:
         self._clock = clock
         self._producer = writer.producer
         self._on_trouble = on_trouble
+        self._on_silence = on_silence
         self._waiting = waiting
         self._compresses = compresses
         self._crowded: dict[str, int] = {}
@@ -78,10 +81,13 @@ class KafkaTransactions:
         """Write and commit the transaction; on return it is aborted if the outcome is REFUSED or ABORTED."""
         try:
             with self._waiting():
-                return self._lane.commit(partial(self._write, transaction), partial(_size_bytes, transaction))
+                result = self._lane.commit(partial(self._write, transaction), partial(_size_bytes, transaction))
         except Exception:
             self._on_trouble()
             raise
+        if isinstance(result.error, ClusterError) and result.error.kind is ClusterTrouble.UNANSWERED:
+            self._on_silence()
+        return result
 
     def _write(self, transaction: Transaction) -> Finish:
         placed: dict[int, int] = {}

@@ -115,7 +115,7 @@ class Lanes:
         """The transactional ids that the process uses no more, because it could not fence its former producers."""
         self._make = make
         self._clock = clock
-        # Guards the choice of a lane, and the locks of the ids. A thread that holds it waits for no other lock.
+        # Guards the choice of a lane, new ids and their locks. A thread that holds it waits for no other lock.
         self._lock = Lock()
         self._locks: dict[str, Lock] = {}
         self._ended: set[LaneName] = set()
@@ -221,11 +221,13 @@ class Lanes:
 
     def _give_up_id(self, slot: _Slot, why: str) -> None:
         former = slot.transactional_id
-        self.given_up.add(former)
-        following = f"{self._ids}{len(self._slots) + len(self.given_up) - 1}"
-        # The lane keeps its lock.
-        self._locks[following] = self._locks[former]
-        slot.transactional_id, slot.number = following, 0
+        with self._lock:
+            # Two lanes that give up their ids at the same time get different ones.
+            self.given_up.add(former)
+            following = f"{self._ids}{len(self._slots) + len(self.given_up) - 1}"
+            # The lane keeps its lock.
+            self._locks[following] = self._locks[former]
+            slot.transactional_id, slot.number = following, 0
         structlog.get_logger().warning("lane_renamed", transactional_id=former, following=following, why=why)
 
 

@@ -205,7 +205,8 @@ class KafkaHost:
     def look_again(self, doubts: Doubts) -> "Future[Doubts]":
         """Ask the cluster again about places in doubt, in a thread of its own: absent brokers answer late."""
         shared, topic, partition = self._shared, self._topic, self._partition
-        return shared.pool.ask(partial(DoubtFinder(shared.config, topic, partition, shared.admin).look_again, doubts))
+        finder = DoubtFinder(shared.config, topic, partition, shared.admin, shared.looks[topic.name])
+        return shared.pool.ask(partial(finder.look_again, doubts))
 
     def new_series_key(self) -> bytes:
         """Return random bytes of the operating system."""
@@ -252,6 +253,7 @@ class KafkaHost:
             shared.clock,
             compresses=self.compresses,
             on_trouble=self._set_apart,
+            on_silence=shared.looks[topic.name].suspect,
             waiting=self._visitor.outside,
         )
 

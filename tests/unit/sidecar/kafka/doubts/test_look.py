@@ -145,6 +145,18 @@ def test_a_place_with_fewer_in_sync_replicas_that_takes_records_or_may_not_be_de
     assert cluster.look(known) == {}
 
 
+def test_a_place_without_all_replicas_that_may_not_be_described_is_in_doubt_for_a_while_after_a_silence(
+    brokers: Brokers, cluster: DoubtFinder, known: StoredState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers.out_of_sync, brokers.demands = {OUT}, None
+    cluster._looks.suspect()
+    doubts = cluster.look(known)
+    assert doubts == cluster.look_again(doubts) == {OUT: None}
+    later_s = time.monotonic() + look.SUSPECTS_FOR_S
+    monkeypatch.setattr(time, "monotonic", lambda: later_s)
+    assert cluster.look_again(doubts) == {}
+
+
 def test_nothing_is_released_while_the_snapshots_have_too_few_in_sync_replicas(
     brokers: Brokers, cluster: DoubtFinder, known: StoredState
 ) -> None:
