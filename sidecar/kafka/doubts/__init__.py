@@ -25,8 +25,8 @@ The router never ends, repeats or judges such a transaction by itself. It writes
   its writer and its headers do not matter, since applications forward released records with their headers.
 * The look sees every record of the former owner. A new leader answers for its end only once its high watermark has
   reached the start of its epoch (KIP-207), so records of earlier epochs lie below that end.
-* A partition without a leader gives no answer. One with fewer in-sync replicas than its topic demands is not even asked:
-  it takes neither records nor markers, so a transaction that wrote there would not end.
+* A partition without a leader gives no answer. One with fewer in-sync replicas than its topic demands is not asked: it
+  takes neither records nor markers, so a transaction that wrote there would not end.
 * The delay partition and the receipts are places like others. While one of them is in doubt, the router indexes no
   record, and releases of due records continue. A recurring record waits while the delay partition is in doubt. Rejected
   records go to another partition of the rejected topic. The router cannot do without

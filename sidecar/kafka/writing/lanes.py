@@ -19,6 +19,10 @@ part reaches the former lane any more: it has ended, and no thread is in a call 
 state only when it is settled. A commit is sent only once the brokers have all records of its transaction, also the
 state. So in a settled state the last transaction of the lane has committed or aborted, and a late copy of its commit
 finds no other transaction of the lane. Another process knows nothing of this, and fences the lane.
+
+The producer that could not fence the former one goes on trying: librdkafka does so in the background (measured with
+2.16.0). Where a coordinator was away, it aborts the open transaction as soon as there is a coordinator again, so that
+the states which wait for that are settled.
 """
 
 import secrets
@@ -44,6 +48,9 @@ APART_S: Final = 60.0
 STUCK_AFTER_S: Final = 5.0
 """The time without an answer after which a process gives up a transactional id. A coordinator that is being replaced
 may take as long; then the lane has a new id without need, which harms nothing."""
+
+_RESUME_S: Final = 0.05
+"""The time that a call takes at most to see whether a fence has ended meanwhile."""
 
 _ID_BYTES: Final = 8
 _MARK: Final = ".lane."
@@ -111,8 +118,8 @@ class Lanes:
     ) -> None:
         self._ids = f"{group}{_MARK}{secrets.token_hex(_ID_BYTES)}."
         self._slots = [_Slot(f"{self._ids}{number}") for number in range(most)]
-        self.given_up: set[str] = set()
-        """The transactional ids that the process uses no more, because it could not fence its former producers."""
+        self.given_up: dict[str, RenewableProducer | None] = {}
+        """The transactional ids that the process uses no more, each with the producer that still tries to fence it."""
         self._make = make
         self._clock = clock
         # Guards the choice of a lane, new ids and their locks. A thread that holds it waits for no other lock.
@@ -128,6 +135,7 @@ class Lanes:
 
         Raise the error of ``fence``.
         """
+        self._let_go_of_fenced()
         few = not self._slots or self.partitions <= len(self._slots)
         if few or self._clock.running_s() < self._apart_until_s.get(place, 0.0):
             return None
@@ -195,7 +203,6 @@ class Lanes:
     def _begin(self, slot: _Slot, fence: Fence) -> None:
         producer = self._make(slot.transactional_id, slot.throttled)
         if not self._has_fenced(slot, producer, fence):
-            producer.purge()
             producer = self._make(slot.transactional_id, slot.throttled)
             fence(producer)
         slot.number += 1
@@ -215,20 +222,32 @@ class Lanes:
             error = error_of(exception)
             if classify(error) is not Verdict.RETRY:
                 raise
-            self._give_up_id(slot, error.str())
+            self._give_up_id(slot, producer, error.str())
             return False
         return True
 
-    def _give_up_id(self, slot: _Slot, why: str) -> None:
+    def _give_up_id(self, slot: _Slot, producer: RenewableProducer, why: str) -> None:
         former = slot.transactional_id
         with self._lock:
             # Two lanes that give up their ids at the same time get different ones.
-            self.given_up.add(former)
+            self.given_up[former] = producer
             following = f"{self._ids}{len(self._slots) + len(self.given_up) - 1}"
             # The lane keeps its lock.
             self._locks[following] = self._locks[former]
             slot.transactional_id, slot.number = following, 0
         structlog.get_logger().warning("lane_renamed", transactional_id=former, following=following, why=why)
+
+    def _let_go_of_fenced(self) -> None:
+        """Throw away the producers that have fenced an id after it was given up."""
+        with self._lock:
+            trying = {each: producer for each, producer in self.given_up.items() if producer is not None}
+            self.given_up |= dict.fromkeys(trying)
+        for transactional_id, producer in trying.items():
+            try:
+                producer.init_transactions(_RESUME_S)
+            except KafkaException as exception:
+                if classify(error_of(exception)) is Verdict.RETRY:
+                    self.given_up[transactional_id] = producer
 
 
 def _has_another(slot: _Slot, place: Place, mine: Member | None) -> bool:

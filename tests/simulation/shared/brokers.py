@@ -142,6 +142,10 @@ class ModelledProducer:
         self._epoch = self._brokers.fence(self._id)
         self._brokers.note(f"fenced: {self._id}, epoch {self._epoch}")
 
+    def init_transactions(self, _: float) -> None:
+        """Try again to fence the other producers of the id."""
+        self.init()
+
     def begin_transaction(self) -> None:
         """Begin a transaction."""
         self._brokers.switch()

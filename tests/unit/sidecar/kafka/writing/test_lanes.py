@@ -26,10 +26,15 @@ class Clock:
 class Made:
     """A producer that was made for a transactional id."""
 
-    def __init__(self, transactional_id: str, on_throttle: Any) -> None:
+    def __init__(self, transactional_id: str, on_throttle: Any, stuck: set[str]) -> None:
         self.transactional_id = transactional_id
         self.on_throttle = on_throttle
         self.is_purged = False
+        self._stuck = stuck
+
+    def init_transactions(self, timeout: float) -> None:
+        if self.transactional_id in self._stuck:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"not within {timeout:g} s", retriable=True))
 
     def purge(self) -> None:
         self.is_purged = True
@@ -49,19 +54,22 @@ class Process:
         """Ids whose last transaction does not end."""
 
     def _make(self, transactional_id: str, on_throttle: Any) -> RenewableProducer:
-        self.made.append(Made(transactional_id, on_throttle))
+        self.made.append(Made(transactional_id, on_throttle, self.stuck))
         return cast("RenewableProducer", self.made[-1])
 
     def fence(self, producer: RenewableProducer, *, within_s: float = 60.0) -> None:
-        transactional_id = cast("Made", producer).transactional_id
-        if transactional_id in self.stuck:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"not within {within_s:g} s", retriable=True))
-        self.fenced.append(transactional_id)
+        producer.init_transactions(within_s)
+        self.fenced.append(cast("Made", producer).transactional_id)
 
     def join(self, partition: int) -> Member:
         member = self.lanes.join(("d", partition), self.throttled.append, self.fence)
         assert member is not None
         return member
+
+    @property
+    def trying(self) -> dict[str, Any]:
+        """The ids that were given up, each with the producer that still tries to fence it."""
+        return {**self.lanes.given_up}
 
     def end(self, name: LaneName, partition: int = 0, mine: Member | None = None) -> bool:
         """End a lane, and say whether that fenced it."""
@@ -200,11 +208,27 @@ def test_a_lane_whose_last_transaction_does_not_end_goes_on_with_another_id() ->
     assert (again.name.number, again.lane.has_ended) == (1, False)
     assert again.name.transactional_id not in process.stuck
     assert not process.end(former, 0, again)
-    assert process.made[1].is_purged
     # The other partition has not left the former lane yet.
     process.lanes.leave(two)
     assert process.join(1).lane is again.lane
-    assert [each.is_purged for each in process.made] == [True, True, False]
+    assert [each.is_purged for each in process.made] == [True, False, False]
+
+
+def test_a_producer_goes_on_fencing_an_id_that_was_given_up() -> None:
+    """It aborts the open transaction, so that the states are settled for which take-overs wait."""
+    process = Process(lanes=1)
+    one = process.join(0)
+    former = one.name.transactional_id
+    process.stuck.add(former)
+    one.lane.end()
+    process.join(0)
+    assert process.trying == {former: process.made[1]}
+    process.join(1)
+    assert process.trying == {former: process.made[1]}
+    process.stuck.clear()
+    process.join(2)
+    assert process.trying == {former: None}
+    assert not process.end(one.name)
 
 
 def test_a_partition_without_a_lane_gives_up_an_id_that_its_process_cannot_fence() -> None:
