@@ -8,10 +8,16 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from confluent_kafka import KafkaException, Producer
 
+from sidecar.kafka.client.errors import Verdict, classify, error_of
+from sidecar.kafka.writing.transactions import fence
 from tests.conftest import StartCluster
 from tests.faults.operating import end_forgotten
-from tests.integration.scenario import Load, Stage, wait_until
+from tests.integration.scenario import TIMEOUT_S, Load, Stage, wait_until
+
+BACK_WITHIN_S = 15
+"""Time in which a broker that starts again answers, and a client has found it."""
 
 
 @pytest.mark.timeout(400)
@@ -51,3 +57,28 @@ def test_the_broker_goes_away_and_comes_back(
         report = stage.settle()
         assert report.sent > 300
         assert router.stop() == 0
+
+
+def test_a_producer_that_could_not_fence_another_one_goes_on_in_the_background(
+    kafka_factory: StartCluster, tmp_path: Path
+) -> None:
+    """A lane relies on that whose process has given up its transactional id, because a coordinator was away."""
+    cluster = kafka_factory(1)
+    stage = Stage(cluster.bootstrap, tmp_path)
+    out = stage.target("out")
+    (node,) = cluster.nodes
+    settings = {"bootstrap.servers": cluster.bootstrap, "transactional.id": stage.word}
+    former, later = Producer(settings), Producer(settings)
+    former.init_transactions(TIMEOUT_S)
+    former.begin_transaction()
+    former.produce(out, b"open")
+    former.flush(TIMEOUT_S)
+    node.kill()
+    with pytest.raises(KafkaException):
+        fence(later, lambda: False, "", within_s=2)
+    node.start()
+    time.sleep(BACK_WITHIN_S)
+    with pytest.raises(KafkaException) as raised:
+        former.commit_transaction(TIMEOUT_S)
+    assert classify(error_of(raised.value)) is Verdict.FENCED
+    later.init_transactions(TIMEOUT_S)
