@@ -84,6 +84,8 @@ def test_clients_have_as_many_threads_as_the_formula_says(brokers: int) -> None:
                 "delay_topics": [{"name": "delay", "default_target": "out"}],
             }
         )
+        # The consumer of the cluster gets its threads now, and not while the others are counted.
+        assert len(cluster._consumer.list_topics(timeout=TIMEOUT_S).brokers) == brokers
         threads_before, connections_before = _steady(), _connections()
         made = list(_of_process(config, LANES))
         for client in made:
