@@ -28,7 +28,9 @@ def test_a_burst_under_a_quota_leaves_without_being_written_again_and_again(lane
         kafka_tools.configure(lone.bootstrap, "clients", f"{lone.group_id}-release", limit)
         due_ms = now_ms() + 4_000
         for number in range(RECORDS):
-            lone.post(delay, ("deliver-at", b"%d" % due_ms), value=VALUE, partition=number % (1 + lanes))
+            lone.post(
+                delay, ("deliver-at", b"%d" % due_ms), value=VALUE, key=b"%d" % number, partition=number % (1 + lanes)
+            )
         lone.flush()
         whys = _watched(lone, router, out)
         assert any("quota" in why for why in whys), whys

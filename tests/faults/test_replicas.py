@@ -121,6 +121,8 @@ def _wait_until_told(router: RouterProcess) -> None:
         partitions = plain.get("partitions", {}).values()
         held = [each["why"] for each in partitions if each["state"] != "active" or each.get("why")]
         told = all(held) if held else bool(plain.get("why"))
+        # A router that is ready holds all records: each partition says why.
+        told &= not plain.get("ready", True) or len(held) == len(partitions) > 0
         if told:
             print(f"told: {plain.get('why')} {held}")
         return told

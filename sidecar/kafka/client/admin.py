@@ -181,6 +181,15 @@ def topic_settings(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[s
     return {resource.name: _settings(answer) for resource, answer in _answers(admin, ask).items()}
 
 
+def visible_settings(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return the effective settings of topics; leave out topics that may not be described, all if no broker answers."""
+    try:
+        told = topic_settings(admin, names)
+    except (KafkaException, TimeoutError):
+        return {}
+    return {name: settings for name, settings in told.items() if settings is not None}
+
+
 def operations_of(authorized: Iterable[object] | None) -> frozenset[AclOperation]:
     """Return the operations that the cluster allows us on a resource; the set is empty where it does not tell."""
     return frozenset(operation for operation in authorized or () if isinstance(operation, AclOperation))

@@ -92,8 +92,8 @@ def producer(config: Config, transactional_id: str, on_throttle: OnThrottle | No
             "socket.nagle.disable": True,
         },
         events.librdkafka_logger(),
-        # Half of that, 10 s by default: somewhat more than the session of a dead broker (9 s by default), after which
-        # the take-over hears at once which partitions have no leader.
+        # Half of the message timeout, 10 s by default: a bit more than the session of a dead broker (9 s by default).
+        # A take-over after that hears at once which partitions have no leader.
         silence_s=message_timeout_ms / 2_000,
         on_throttle=on_throttle,
     )

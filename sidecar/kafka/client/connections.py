@@ -198,7 +198,6 @@ class RenewableProducer(WatchedProducer):
     def flush(self, timeout: float = -1) -> int:
         """Flush in short steps; raise KafkaException when the producer is fenced meanwhile, and after a silence."""
         until_s = math.inf if timeout < 0 else time.monotonic() + timeout
-        self._silence.begin()
         while True:
             left_s = max(until_s - time.monotonic(), 0)
             waiting = super().flush(min(left_s, _FLUSH_STEP_S))

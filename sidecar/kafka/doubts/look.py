@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import IsolationLevel, KafkaError
 from confluent_kafka.admin import AdminClient, OffsetSpec, PartitionMetadata
 
 from index.errors import NotYetError
@@ -22,7 +22,7 @@ from sidecar.config.model import Config
 from sidecar.engine.ports import Place
 from sidecar.engine.release.aside import Doubt, Doubts, PlaceEnds, doubt_of, open_since
 from sidecar.kafka.client import clients
-from sidecar.kafka.client.admin import MISSING, REQUEST_TIMEOUT_S, Described, LogOffset, offsets, topic_settings
+from sidecar.kafka.client.admin import MISSING, REQUEST_TIMEOUT_S, Described, LogOffset, offsets, visible_settings
 from sidecar.kafka.client.together import Together
 from sidecar.kafka.reading.scan import PartitionScan, ScanError, place_of
 from snapshots.state.state import StoredState
@@ -220,11 +220,8 @@ class DoubtFinder:
 
     def _demands(self, names: Iterable[str]) -> dict[str, int]:
         """Return the in-sync replicas that each topic demands; topics that may not be described are left out."""
-        try:
-            settings = topic_settings(self._admin, names)
-        except (KafkaException, TimeoutError):
-            return {}
-        return {name: int(each["min.insync.replicas"]) for name, each in settings.items() if each is not None}
+        settings = visible_settings(self._admin, names)
+        return {name: int(each["min.insync.replicas"]) for name, each in settings.items()}
 
     def _not_yet(self, place: Place, doubt: Doubt | None) -> NotYetError:
         name, partition = place

@@ -188,7 +188,7 @@ class Lanes:
                 slot.lane.end()
             producer = self._make(name.transactional_id, None)
             try:
-                self._has_fenced(slot, producer, fence)
+                self._fence_or_give_up(slot, producer, fence)
             finally:
                 producer.purge()
             self._ended.add(name)
@@ -202,13 +202,13 @@ class Lanes:
 
     def _begin(self, slot: _Slot, fence: Fence) -> None:
         producer = self._make(slot.transactional_id, slot.throttled)
-        if not self._has_fenced(slot, producer, fence):
+        if not self._fence_or_give_up(slot, producer, fence):
             producer = self._make(slot.transactional_id, slot.throttled)
             fence(producer)
         slot.number += 1
         slot.lane = Lane(producer)
 
-    def _has_fenced(self, slot: _Slot | None, producer: RenewableProducer, fence: Fence) -> bool:
+    def _fence_or_give_up(self, slot: _Slot | None, producer: RenewableProducer, fence: Fence) -> bool:
         """Fence the former producers of an id, or give it up; say whether they are fenced.
 
         ``slot`` is the lane of this process with that id, if there is one. Raise the error of ``fence``.

@@ -9,12 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AclOperation, AdminClient, TopicDescription
 
 from index.protocol.schedule import Reason, Rejection
 from sidecar.engine.ports import KNOWN_FOR_S, NO_DEMANDS, REFUSED_FOR_S, Demands, Target
-from sidecar.kafka.client.admin import Denied, described, topic_settings
+from sidecar.kafka.client.admin import Denied, described, visible_settings
 from sidecar.kafka.client.errors import cluster_errors
 
 CONFIRM_AFTER_S = 1.0
@@ -95,10 +94,7 @@ class TargetDirectory:
         with cluster_errors():
             found = described(self._admin, names, include_authorized_operations=True)
         present = [name for name, each in found.items() if each is not None and not isinstance(each, Denied)]
-        try:
-            settings = topic_settings(self._admin, present)
-        except (KafkaException, TimeoutError):
-            settings = {}
+        settings = visible_settings(self._admin, present)
         return {name: _target(name, each, now_s, settings.get(name)) for name, each in found.items()}
 
 

@@ -11,10 +11,9 @@ from index.errors import ConnectionLostError
 from sidecar.engine.ports import Place
 from snapshots.state.lane import LaneName
 from tests.simulation.violation import Violation
-from tests.support.transaction_errors import AGAIN, FENCED, REFUSED
+from tests.support.transaction_errors import AGAIN, FENCED, NOT_YET, REFUSED
 
 NO_ANSWER: Final = KafkaError(KafkaError._TIMED_OUT, "no answer")
-NOT_YET: Final = KafkaError(KafkaError._TIMED_OUT, "the last transaction has not ended", retriable=True)
 
 HANGS_FOR: Final = 30
 """Switches, in which others can take a partition over."""

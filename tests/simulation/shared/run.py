@@ -61,9 +61,8 @@ class _Writers:
     def lane(self) -> LaneName | None:
         self._run.scheduler.switch()
         brokers = self._run.brokers
-        self.standing = brokers.standing(self._place)
-        if self.standing.lane is not None and not brokers.is_settled(self._place):
-            self.end(self.standing.lane)
+        if not brokers.is_settled(self._place) and (lane := brokers.standing(self._place).lane) is not None:
+            self.end(lane)
         if not brokers.is_settled(self._place):
             raise NotYetError("an open transaction hides the end of the state")
         self.standing = brokers.standing(self._place)
@@ -97,7 +96,7 @@ class SharedRun:
 
     @property
     def given_up(self) -> int:
-        """How many transactional ids the processes of the run have given up."""
+        """The number of transactional ids that the processes of the run have given up."""
         return sum(len(each.given_up) for each in self._lanes)
 
     def play(self) -> None:

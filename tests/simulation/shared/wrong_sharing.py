@@ -116,7 +116,7 @@ def _without_a_fence(_: Any, slot: Any, producer: Any, fence: Any) -> bool:
 class GivesUpTheIdOfAnother(Wrong):
     """Takes over without the fence of a lane of another process, if that lane cannot be fenced."""
 
-    replaces: ClassVar = {_LANES + "Lanes._has_fenced": _without_a_fence}
+    replaces: ClassVar = {_LANES + "Lanes._fence_or_give_up": _without_a_fence}
 
 
 ALL: tuple[type[Wrong], ...] = (

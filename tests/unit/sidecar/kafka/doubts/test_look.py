@@ -55,10 +55,11 @@ class Brokers:
             found.partitions[number] = SimpleNamespace(leader=leader, replicas=[1, 2], isrs=isrs)
         return SimpleNamespace(topics=topics)
 
-    def settings(self, _: object, names: Iterable[str]) -> dict[str, dict[str, str] | None]:
+    def settings(self, _: object, names: Iterable[str]) -> dict[str, dict[str, str]]:
         self.described.append([*names])
-        told = None if self.demands is None else {"min.insync.replicas": f"{self.demands}"}
-        return dict.fromkeys(self.described[-1], told)
+        if self.demands is None:
+            return {}
+        return {name: {"min.insync.replicas": f"{self.demands}"} for name in self.described[-1]}
 
     def offsets(
         self, _: object, wanted: Mapping[Place, OffsetSpec], isolation: IsolationLevel, timeout_s: float
@@ -86,7 +87,7 @@ class Brokers:
 def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     made = Brokers()
     monkeypatch.setattr(look, "offsets", made.offsets)
-    monkeypatch.setattr(look, "topic_settings", made.settings)
+    monkeypatch.setattr(look, "visible_settings", made.settings)
     monkeypatch.setattr(look, "_first_epochs", made.first)
     monkeypatch.setattr(look, "SETTLED_WITHIN_S", 0.05)
     return made

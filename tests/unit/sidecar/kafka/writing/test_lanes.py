@@ -5,12 +5,13 @@ from threading import Event
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 
 from sidecar.kafka.client.connections import RenewableProducer
 from sidecar.kafka.writing.lane import _Turn
 from sidecar.kafka.writing.lanes import APART_S, Lanes, Member
 from snapshots.state.lane import LaneName
+from tests.support.transaction_errors import NOT_YET
 
 
 class Clock:
@@ -32,9 +33,9 @@ class Made:
         self.is_purged = False
         self._stuck = stuck
 
-    def init_transactions(self, timeout: float) -> None:
+    def init_transactions(self, _: float) -> None:
         if self.transactional_id in self._stuck:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"not within {timeout:g} s", retriable=True))
+            raise KafkaException(NOT_YET)
 
     def purge(self) -> None:
         self.is_purged = True
@@ -215,7 +216,7 @@ def test_a_lane_whose_last_transaction_does_not_end_goes_on_with_another_id() ->
 
 
 def test_a_producer_goes_on_fencing_an_id_that_was_given_up() -> None:
-    """It aborts the open transaction, so that the states are settled for which take-overs wait."""
+    """Abort the open transaction, so that the states are settled for which take-overs wait."""
     process = Process(lanes=1)
     one = process.join(0)
     former = one.name.transactional_id
