@@ -35,6 +35,9 @@ _REQUEST = struct.Struct(">hhi")
 _ANSWER = struct.Struct(">i")
 _ERROR = struct.Struct(">h")
 
+_HEAD_BYTES = 160
+"""Bytes of a request that contain the transactional id of its producer, and no record."""
+
 
 class ApiKey(IntEnum):
     """The requests whose answers are lost in tests."""
@@ -90,6 +93,7 @@ class Proxy:
         self.port = port
         self.delay_s = 0.0
         self.refusing = False
+        self.watched = b""
         self.effects: Counter[str] = Counter()
         self._upstream_port = upstream_port
         self._losing: Counter[ApiKey] = Counter()
@@ -122,7 +126,8 @@ class Proxy:
         """Keep the next such request and cut its connection; the broker gets it later, over another connection.
 
         ``commits`` restricts EndTxn to requests that commit, or abort. One at a time: ``is_astray`` tells whether the
-        request is still to come. Works for one transactional producer behind the proxy.
+        request is still to come. Works for one transactional producer behind the proxy; of several, for the one whose
+        transactional id contains ``watched``.
         """
         self._stray = _Stray(key, moment, commits)
 
@@ -181,7 +186,7 @@ class Proxy:
     async def keeps(self, key: int, frame: bytes) -> bool:
         """Say whether a request is kept, so that its connection is to be cut; maybe deliver the one kept before."""
         stray = self._stray
-        if stray is None:
+        if stray is None or self.watched not in frame[:_HEAD_BYTES]:
             return False
         if stray.is_wanted(key, frame):
             stray.frame = frame
@@ -191,10 +196,10 @@ class Proxy:
             await self._deliver(stray)
         return False
 
-    async def answered(self, key: int) -> None:
-        """Note an answer to such a request, and deliver the kept request if its moment has come."""
+    async def answered(self, key: int, head: bytes) -> None:
+        """Note the answer to a request, and deliver the kept request if its moment has come."""
         stray = self._stray
-        if stray is None or stray.frame is None:
+        if stray is None or stray.frame is None or self.watched not in head:
             return
         if stray.has_ended and _ANSWERS.get(stray.moment) == key:
             await self._deliver(stray)
@@ -266,7 +271,7 @@ class _Connection:
         self._proxy = proxy
         self._client = client
         self._broker = broker
-        self._asked: dict[int, int] = {}
+        self._asked: dict[int, tuple[int, bytes]] = {}
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
@@ -304,14 +309,14 @@ class _Connection:
             key, _, correlation_id = _REQUEST.unpack_from(frame)
             if await self._proxy.keeps(key, frame):
                 return
-            self._asked[correlation_id] = key
+            self._asked[correlation_id] = key, frame[:_HEAD_BYTES]
             frames.put_nowait((self._loop.time(), frame))
 
     async def _answers(self, frames: "_Frames") -> None:
         while (frame := await _frame(self._broker[0])) is not None:
             (correlation_id,) = _ANSWER.unpack_from(frame)
-            key = self._asked.pop(correlation_id, -1)
-            await self._proxy.answered(key)
+            key, head = self._asked.pop(correlation_id, (-1, b""))
+            await self._proxy.answered(key, head)
             if self._proxy.is_to_lose(key):
                 return
             frames.put_nowait((self._loop.time(), frame))

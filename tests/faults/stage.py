@@ -87,18 +87,18 @@ class FaultStage(Stage):
 
     def __init__(self, proxied: Proxied, directory: Path) -> None:
         super().__init__(proxied.cluster.bootstrap, directory)
-        self._proxied = proxied
+        self.proxied = proxied
         self.kafka = {**self.kafka, "topic.metadata.refresh.interval.ms": "5000"}
 
     def create(self, topics: Any) -> None:
         """Create topics with a replica on every node."""
-        nodes = len(self._proxied.proxies)
+        nodes = len(self.proxied.proxies)
         more = {} if nodes == 1 else {"min.insync.replicas": "2"}
         super().create([NewTopic(t.topic, t.num_partitions, nodes, config={**t.config, **more}) for t in topics])
 
     def router(self, name: str = "router", **options: Any) -> RouterProcess:
         """Return a router with short transactions, so that an abandoned one does not block readers for long."""
-        through = {"bootstrap.servers": self._proxied.bootstrap}
+        through = {"bootstrap.servers": self.proxied.bootstrap}
         return super().router(name, kafka=through, **{"transaction_timeout": "15s", **options})
 
     def offsets(self, topic: str) -> int:

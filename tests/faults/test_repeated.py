@@ -28,22 +28,29 @@ KILLS = 8
 COMMITS_UNDER_CUTS = 10
 EVERY_MOMENT = tuple(Moment)
 
+LONG = [pytest.mark.slow, pytest.mark.timeout(1_800)]
+
 
 @pytest.mark.parametrize(
-    "repeats", [QUICK_REPEATS, pytest.param(REPEATS, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])]
+    ("repeats", "lanes"), [(QUICK_REPEATS, 0), (QUICK_REPEATS, 1), pytest.param(REPEATS, 0, marks=LONG)]
 )
-def test_an_endtxn_that_commits_comes_late(repeats: int, one_node: Proxied, lone: FaultStage, rng: Random) -> None:
+def test_an_endtxn_that_commits_comes_late(
+    repeats: int, lanes: int, one_node: Proxied, lone: FaultStage, rng: Random
+) -> None:
     (proxy,) = one_node.proxies
-    with _serving(lone, rng) as router:
+    with _serving(lone, rng, lanes=lanes) as router:
         for moment in rng.sample(EVERY_MOMENT * repeats, len(EVERY_MOMENT) * repeats):
             _go_astray(proxy, ApiKey.END_TXN, moment, commits=True)
             _wait_committed(router, lone)
     _were_refused(proxy, len(EVERY_MOMENT) * repeats)
 
 
-@pytest.mark.parametrize("repeats", [1, pytest.param(25, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])])
+@pytest.mark.parametrize("repeats", [1, pytest.param(25, marks=LONG)])
 def test_an_endtxn_that_aborts_comes_late(repeats: int, one_node: Proxied, lone: FaultStage, rng: Random) -> None:
-    """The target refuses large batches, which every new owner has to find out by an abort."""
+    """The target refuses large batches, which every new owner has to find out by an abort.
+
+    A lane seldom aborts by an EndTxn: another producer takes over its transactional id.
+    """
     (proxy,) = one_node.proxies
     number = 0
     with _serving(lone, rng, batch_bytes=20_000) as router:
@@ -78,22 +85,28 @@ def _abort(proxy: Proxy, stage: FaultStage, has_aborted: Callable[[], bool]) -> 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
+@pytest.mark.parametrize(("repeats", "lanes"), [(25, 0), (5, 1)])
 @pytest.mark.parametrize("key", [ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.PRODUCE])
-def test_another_request_comes_late(key: ApiKey, one_node: Proxied, lone: FaultStage, rng: Random) -> None:
+def test_another_request_comes_late(
+    key: ApiKey, repeats: int, lanes: int, one_node: Proxied, lone: FaultStage, rng: Random
+) -> None:
     (proxy,) = one_node.proxies
-    with _serving(lone, rng) as router:
-        for moment in rng.sample(EVERY_MOMENT * 25, len(EVERY_MOMENT) * 25):
+    with _serving(lone, rng, lanes=lanes) as router:
+        for moment in rng.sample(EVERY_MOMENT * repeats, len(EVERY_MOMENT) * repeats):
             _go_astray(proxy, key, moment)
             _wait_committed(router, lone)
-    assert proxy.effects[f"kept {key.name}"] == len(EVERY_MOMENT) * 25, proxy.effects
+    assert proxy.effects[f"kept {key.name}"] == len(EVERY_MOMENT) * repeats, proxy.effects
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_200)
-def test_a_router_is_killed_while_its_endtxn_is_on_its_way(one_node: Proxied, lone: FaultStage, rng: Random) -> None:
+@pytest.mark.parametrize("lanes", [0, 1])
+def test_a_router_is_killed_while_its_endtxn_is_on_its_way(
+    lanes: int, one_node: Proxied, lone: FaultStage, rng: Random
+) -> None:
     """The answer is lost, or the request comes when the next owner is at work."""
     (proxy,) = one_node.proxies
-    with _serving(lone, rng) as router:
+    with _serving(lone, rng, lanes=lanes) as router:
         for number in range(1, KILLS + 1):
             proxy.lose_answers([ApiKey.END_TXN], 1)
             _wait_effect(proxy, "lost answer to END_TXN", number)
@@ -129,13 +142,14 @@ def test_nothing_of_a_transaction_is_committed_when_one_delivery_failed(one_node
     assert [record.value for record in lone.wait_records(topic, 3)] == [b"v"] * 3
 
 
+@pytest.mark.parametrize("lanes", [0, 1])
 def test_a_router_whose_connections_are_cut_all_the_time_makes_progress(
-    one_node: Proxied, lone: FaultStage, rng: Random
+    lanes: int, one_node: Proxied, lone: FaultStage, rng: Random
 ) -> None:
     """The cuts go on until there are enough commits; a router with ever longer waits would come to a stop."""
     (proxy,) = one_node.proxies
-    with _serving(lone, rng) as router:
-        enough = _committed(router, lone) + COMMITS_UNDER_CUTS
+    with _serving(lone, rng, lanes=lanes) as router:
+        enough = _committed(router, lone) + COMMITS_UNDER_CUTS * (1 + lanes)
         until_s = time.monotonic() + 90
         while _committed(router, lone) < enough:
             assert time.monotonic() < until_s, f"not {COMMITS_UNDER_CUTS} commits after {proxy.effects}"
@@ -147,11 +161,21 @@ def test_a_router_whose_connections_are_cut_all_the_time_makes_progress(
 
 
 @contextmanager
-def _serving(stage: FaultStage, rng: Random, *, batch_bytes: int = 1_000_000) -> Iterator[RouterProcess]:
-    """Run a router of one partition under load, whose transactions go to several; audit at the end."""
+def _serving(
+    stage: FaultStage, rng: Random, *, batch_bytes: int = 1_000_000, lanes: int = 0
+) -> Iterator[RouterProcess]:
+    """Run a router under load, whose transactions go to several partitions; audit at the end.
+
+    It has one delay partition, and with a lane two that share it. Then the proxies watch the producer of the lane: a
+    take-over also commits once with the transactional id of the partition, and a late copy of it ends nothing.
+    """
+    if lanes:
+        for proxy in stage.proxied.proxies:
+            proxy.watched = f"{stage.group_id}.lane.".encode()
     out = stage.target("out", 3, config={"max.message.bytes": str(batch_bytes)})
-    delay = stage.delay("delay", default_target=out)
-    with stage.router() as router, Load(stage, [delay], rng, delays_ms=(0, 500)) as load:
+    delay = stage.delay("delay", 1 + lanes, default_target=out)
+    load = Load(stage, [delay], rng, partitions=1 + lanes, delays_ms=(0, 500))
+    with stage.router(lanes=lanes) as router, load:
         router.start_and_wait()
         yield router
         load.finish()
