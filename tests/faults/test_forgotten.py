@@ -23,6 +23,7 @@ from sidecar.kafka.client.admin import LogOffset, connect, log_range, offsets, u
 from sidecar.kafka.doubts.batches import Batches
 from sidecar.kafka.doubts.ending import EndTransaction
 from tests.faults.forgotten import UNVERIFIED, ForgottenProducer, Scene
+from tests.faults.operating import open_producers, transactions
 from tests.integration.readiness import partitions
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Stage, wait_until
@@ -143,8 +144,6 @@ def _opens_first(scene: Scene, broker: Broker) -> ForgottenProducer:
     stranger.write(scene.outs[0], [WireRecord(b"x", b"stranger")])
     return stranger
 
-
-_OPEN_FROM: Final = "CurrentTransactionStartOffset"
 
 OWN_TOPICS: Final = ("delay-state", "delay-snapshots", "rejected", "receipts")
 
@@ -424,10 +423,10 @@ def test_a_transaction_of_a_lane_is_ended_for_each_of_its_partitions(
         after.start_and_wait()
         places = [f"{scene.delay}/0" for scene in scenes.values()]
         command = ("end-transaction", places[0], f"{first.outs[0]}/0", "--transactional-id", lane)
-        producer_id, start_offset = _open_producer(stage, first.outs[0])
-        assert lane in _transactions(stage, "list")
+        ((start_offset, producer_id),) = open_producers(stage, (first.outs[0], 0))
+        assert lane in {row["TransactionalId"] for row in transactions(stage, "list")}
         assert f"a transaction is open from offset {start_offset} on" in after.command(*command).stdout
-        ends = (*command, "--producer-id", producer_id, "--start-offset", start_offset, "--outcome", "committed")
+        ends = (*command, "--producer-id", producer_id, "--start-offset", str(start_offset), "--outcome", "committed")
         refused = after.command(*ends)
         assert (refused.returncode, "give --batches FILE" in refused.stderr) == (2, True), refused.stderr
         refused = after.command(*ends, "--by-headers")
@@ -439,18 +438,44 @@ def test_a_transaction_of_a_lane_is_ended_for_each_of_its_partitions(
         assert after.stop() == 0
 
 
-def _transactions(stage: Stage, *arguments: str) -> str:
-    """Return the output of ``kafka-transactions.sh``."""
-    call = ["--bootstrap-server", stage.bootstrap, *arguments]
-    return kafka_tools.run("org.apache.kafka.tools.TransactionsCommand", call)
+def test_the_state_of_each_partition_of_a_lane_is_ended_before_it_tells_an_outcome(
+    unverified: local_kafka.Cluster, stage: Stage
+) -> None:
+    """The lane has committed, and the markers on the second state and on the target are lost.
 
-
-def _open_producer(stage: Stage, topic: str) -> tuple[str, str]:
-    """Return the producer id of the only open transaction of partition 0, and its first offset."""
-    described = _transactions(stage, "describe-producers", "--topic", topic, "--partition", "0")
-    head, *rows = (line.split() for line in described.splitlines() if line.strip())
-    (found,) = [row for row in (dict(zip(head, row, strict=True)) for row in rows) if row[_OPEN_FROM] != "None"]
-    return found["ProducerId"], found[_OPEN_FROM]
+    By its settled state the second partition has released nothing, as after an abort.
+    """
+    first = Scene.make(stage, "with-a-state")
+    second = first.beside("without-its-state")
+    scenes = {"first": first, "second": second}
+    _play(stage, scenes, lanes=1)
+    out, lane = first.outs[0], first.lane
+    with Broker(stage.bootstrap) as broker:
+        owner = ForgottenProducer(broker, lane)
+        owner.decide([first.state_topic], commit=True)
+        owner.write(second.state_topic, [second.moved()])
+        owner.write(out, [second.released()])
+    _get_new_leaders(unverified, stage)
+    places = [f"{scene.delay}/0" for scene in scenes.values()]
+    named = ("--transactional-id", lane, "--of", places[0], "--of", places[1])
+    with stage.router("after", lanes=1) as after:
+        after.start()
+        wait_until(lambda: partitions(after).get(places[0], {}).get("state") == "active", "the first partition", 60)
+        ((start_offset, producer_id),) = open_producers(stage, (out, 0))
+        ends = ("--producer-id", producer_id, "--start-offset", str(start_offset), "--outcome", "committed")
+        for arguments in (named, (*named, *ends, "--by-headers")):
+            refused = after.command("end-transaction", places[0], f"{out}/0", *arguments)
+            assert refused.returncode == 1, refused.stdout
+            assert f"end-transaction {places[1]} {second.state_topic}/0 shows it" in refused.stderr
+        ((start_offset, _),) = open_producers(stage, (second.state_topic, 0))
+        on_state = ("--producer-id", producer_id, "--start-offset", str(start_offset), "--outcome", "committed")
+        ended = after.command("end-transaction", places[1], f"{second.state_topic}/0", *named, *on_state)
+        assert "ended as committed; 1 records were written again" in ended.stdout, ended.stderr
+        ended = after.command("end-transaction", places[0], f"{out}/0", *named, *ends, "--by-headers")
+        assert "ended as committed; 1 records were written again" in ended.stdout, ended.stderr
+        wait_until(after.ready, "every partition", 60)
+        _holds_once(stage, scenes)
+        assert after.stop() == 0
 
 
 class KilledError(Exception):

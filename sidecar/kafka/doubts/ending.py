@@ -113,8 +113,9 @@ class EndTransaction:
         return self._place[0] not in (topic.state, topic.snapshots, topic.backfill)
 
     def show(self) -> Shown:
-        """Look at the place, and change nothing; raise DelayRouterError when the place gives no answer."""
+        """Look at the place, and change nothing; raise DelayRouterError when the place or a state gives no answer."""
         ends, stored = self._ends(), self._stored()
+        self._wait_for_other_states()
         resumed = stored.ending if stored is not None else None
         hidden = self._hidden(range(ends.settled, ends.written))
         left = self._have_left(stored, hidden)
@@ -151,6 +152,7 @@ class EndTransaction:
         ending = stored.ending if stored is not None else None
         if committed and self._is_of_lane:
             self._refuse_unnamed(ending, producer_id)
+            self._wait_for_other_states()
         if ending is None:
             ending = self._begun(producer_id, start_offset, committed=committed)
             self._note(encode_ending(ending))
@@ -305,12 +307,22 @@ class EndTransaction:
         return frozenset(within) - read_visible(self._config, self._place, within)
 
     def _have_left(self, stored: StoredState | None, hidden: Sequence[Hidden]) -> list[bool]:
-        """Say of each hidden record whether its source has left, by the state of its delay partition."""
+        """Say of each hidden record whether its source has left, by the settled state of its delay partition."""
         states: dict[Place, StoredState | None] = {(self._topic.name, self._partition): stored}
         for name, partition in sources_of(hidden) - states.keys():
             topic = self._config.require_delay_topic(name, "")
             states[name, partition] = _folded(read_settled(self._config, topic.state, partition, self._admin))
         return [(state := states[each.source]) is not None and has_left(state, each) for each in hidden]
+
+    def _wait_for_other_states(self) -> None:
+        """Wait for the states of the other delay partitions, where they tell which records of the place have left.
+
+        Raise NotYetError where one stays open: by its settled part, no record has left, as after an abort.
+        """
+        others = self._sources - {(self._topic.name, self._partition)} if self._state_tells else ()
+        for name, partition in others:
+            topic = self._config.require_delay_topic(name, "--of: ")
+            DoubtFinder(self._config, topic, partition, self._admin).wait_for_state()
 
     def _fence_others(self) -> None:
         """Fence other groups with a claim: it is from before the note, or its writer has found the note since."""
