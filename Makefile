@@ -207,7 +207,7 @@ bench-huge: venv ## 100 M pending records in one process: memory, lateness of ot
 	@$(BIN)/python -m tests.bench huge $(if $(RECORDS),--records $(RECORDS)) $(OPTIONS)
 
 bench-growth: venv ## Many partitions, one of them in trouble, and months of delay: lateness, memory, threads, restart, take-over, rewrites
-	@$(BIN)/python -m tests.bench growth replicated take-over isolation horizons $(OPTIONS)
+	@$(BIN)/python -m tests.bench growth replicated take-over isolation horizons pending $(OPTIONS)
 
 bench-ops: venv ## Policies, admin API, the page, rate limits and a rolling restart, each beside a load (RECORDS=1000000, OPTIONS=--quick)
 	@$(BIN)/python -m tests.bench policy admin page limited rolling $(if $(RECORDS),--records $(RECORDS)) $(OPTIONS)

@@ -33,6 +33,7 @@ from tests.bench.named import NAMED
 from tests.bench.operations import OPERATIONS
 from tests.bench.overdue import catch_up, never_seen
 from tests.bench.partitions import partitions
+from tests.bench.pending import pending
 from tests.bench.placement import placement
 from tests.bench.results import FAILED, BenchmarkFailed, Row, failed, middle
 from tests.bench.retries import retries
@@ -66,6 +67,7 @@ BENCHMARKS: Final[dict[str, Callable[[Context], Iterator[Row]]]] = {
     "horizons": horizons,
     "large": large,
     "huge": huge,
+    "pending": pending,
     "retries": retries,
     **OPERATIONS,
     **NAMED,
@@ -78,7 +80,19 @@ NEEDS: Final = {
 """The benchmarks whose ratios need another benchmark's figure of the same run."""
 
 ONLY_BY_NAME: Final = frozenset(
-    {"growth", "replicated", "take-over", "isolation", "horizons", "large", "huge", "retries", *OPERATIONS, *NAMED}
+    {
+        "growth",
+        "replicated",
+        "take-over",
+        "isolation",
+        "horizons",
+        "large",
+        "huge",
+        "pending",
+        "retries",
+        *OPERATIONS,
+        *NAMED,
+    }
 )
 """Benchmarks that take too long to be part of all, or have their own target of make; measured once."""
 
@@ -95,7 +109,7 @@ EXPECTED_ERRORS: Final = (BenchmarkFailed, DelayRouterError, KafkaException, OSE
 @click.option(
     "--records",
     type=click.IntRange(min=100_000),
-    help="How many are pending in 'large', 'cancels' and 'page' (10 M) and 'huge' (100 M), and overdue in 'retries'.",
+    help="How many are pending in 'large', 'pending', 'cancels', 'page' (10 M), 'huge' (100 M), overdue in 'retries'.",
 )
 @click.option("--rounds", type=click.IntRange(min=1), help="How often all is measured: 3 times, and once with --quick.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Where the JSON goes.")
@@ -111,8 +125,8 @@ def main(
     """Measure all benchmarks, or those NAMED, and say which goals of the design were reached.
 
     All are measured in rounds, after the broker has been warmed up; each row is the median, beside the spread.
-    Benchmarks that the kernel speeds up are measured with it and without. Only by name, and once: large, huge, growth,
-    replicated, take-over, isolation, horizons, retries, operations, named schedules.
+    Benchmarks that the kernel speeds up are measured with it and without. Only by name, and once: large, huge, pending,
+    growth, replicated, take-over, isolation, horizons, retries, operations, named schedules.
 
     Exits with 1 when something could not be measured, or was lost, doubled or early; a missed goal is not an error.
     """
