@@ -82,6 +82,15 @@ class Names:
         if self._frozen:
             self._removed.append((id_hash, gone))
 
+    def read_as(self, id_hash: bytes, places: Iterable[Position]) -> list[Position]:
+        """Return the places in memory at the offsets of these.
+
+        A record in transit is due at another time than its note says, if the rules about spreading have changed.
+        """
+        offsets = {place.offset for place in places}
+        known = chain(places_of(self._places, id_hash), places_of(self._frozen, id_hash))
+        return [place for place in known if place.offset in offsets]
+
     def find(self, id_hash: bytes, asked_ms: int | None = None) -> list[Position]:
         """Return the places where records of this id are or have been, requested for ``asked_ms`` where it is given."""
         longest_shift_ms = max(self._longest_shift_ms, self.lookup.longest_shift_ms)

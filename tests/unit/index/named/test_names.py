@@ -39,6 +39,16 @@ def test_what_was_cancelled_while_it_was_being_sealed_stays_so_when_that_is_give
     assert set(being_written) == {ONE, TWO}
 
 
+def test_a_place_is_found_where_a_record_in_transit_was_read_with_another_due_time() -> None:
+    """Its note has the due time by the rules of before; these say less or more about spreading."""
+    made, noted = names(one=[1, 2], two=[3]), Position(AT[1].due_ms - 2, 1)
+    assert made.read_as(ONE, [noted, AT[3]]) == [AT[1]]
+    made.freeze()
+    assert made.read_as(ONE, [noted]) == [AT[1]]
+    made.remove(ONE, [noted, AT[1]])
+    assert made.find(ONE) == [AT[2]]
+
+
 def test_places_that_have_left_are_swept_out_once_as_many_were_added_as_the_last_sweep_left() -> None:
     made = Names()
     for number in range(FIRST_SWEEP - 1):
