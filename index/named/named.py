@@ -222,20 +222,21 @@ class NamedSchedules:
 
     def confirm(self) -> list[Position]:
         """Note that the transaction was committed; return the schedules that it cancelled."""
-        cancelled: set[Position] = set()
+        cancelled: list[Position] = []
         for receipt in self._in_flight:
             if receipt.written:
                 id_hash = hash_of(receipt.control.deliver_id)
                 in_transit = [place for place in receipt.written if place.offset > receipt.offset]
-                gone = {*receipt.written, *(self.names.read_as(id_hash, in_transit) if in_transit else ())}
+                read = self.names.read_as(id_hash, in_transit) if in_transit else ()
+                gone = {*receipt.written, *read}
                 self.names.remove(id_hash, gone)
-                cancelled |= gone
+                cancelled += gone
         self._doomed -= BitMap64(o for receipt in self._in_flight for o in receipt.masks)
         self._in_flight = []
         self.mask.committed()
         self.transit.confirm()
         self.queries.confirm()
-        return sorted(cancelled)
+        return cancelled
 
     def check(self) -> None:
         """Assert every invariant."""

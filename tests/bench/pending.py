@@ -8,8 +8,7 @@ from tests.bench import growth, router, scatter, workload
 from tests.bench.context import Context
 from tests.bench.results import MIB, BenchmarkFailed, Row, at_most
 
-EMPTY_MS: Final = 15_000
-SETTLE_MS: Final = 5_000
+SETTLE_MS: Final = 15_000
 """A router gives free memory back every ten seconds."""
 
 SEALED_MS: Final = 75_000
@@ -25,7 +24,7 @@ def pending(context: Context) -> Iterator[Row]:
     count, partitions = context.sizes.large_records, growth.many(context)
     settings = {"instance_id": "one", "lanes": growth.LANES}
     with router.running(context.bootstrap, partitions=partitions, router=settings) as running:
-        empty = running.settled_bytes(EMPTY_MS)
+        empty = running.settled_bytes(SETTLE_MS)
         first_ms = workload.now_ms() + scatter.HOUR_MS
         between_ms = [first_ms, first_ms + scatter.HOUR_MS]
         growth.fill(context, running.delay_topic, running.target, between_ms, range(partitions), count)
@@ -34,7 +33,7 @@ def pending(context: Context) -> Iterator[Row]:
         at_rest = running.settled_bytes(AT_REST_MS)
         running.process.kill()
         running.start()
-        back = running.settled_bytes(EMPTY_MS + SETTLE_MS)
+        back = running.settled_bytes(SETTLE_MS)
         if running.pending() != count:
             raise BenchmarkFailed(f"{running.pending():,} of {count:,} records are pending after a restart")
     what = f"{count / 1e6:g} M pending in {partitions} partitions"

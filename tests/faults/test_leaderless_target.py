@@ -68,7 +68,7 @@ def test_a_target_that_loses_its_leader_while_the_router_runs_holds_up_its_own_r
 def test_a_target_with_too_few_in_sync_replicas_holds_up_its_own_records_alone(
     three_nodes: Proxied, replicated: FaultStage
 ) -> None:
-    """Neither records nor markers are taken there, so a transaction that has written there does not end."""
+    """Such a target takes neither records nor markers, so a transaction that has written to it does not end."""
     one, node = three_nodes.cluster.nodes[1:]
     out = replicated.target("a.out")
     away = _with_replicas(replicated, "a.audit", [[one.node_id, node.node_id]])
