@@ -169,6 +169,7 @@ class Proxy:
     def heal(self) -> None:
         """End all faults."""
         self.delay_s, self.refusing = 0.0, False
+        self.watched = b""
         self._losing.clear()
         self._stray = None
         for event in self._open.values():
