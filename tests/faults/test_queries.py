@@ -16,7 +16,8 @@ from tests.integration.scenario import APPEND_TIME, Header, Load, Stage, header,
 KILLS: Final = 6
 TENANTS: Final = 8
 FURTHEST_MS: Final = 15_000
-RECORDS_BETWEEN_QUERIES: Final = 40
+RECORDS_BETWEEN_QUERIES: Final = 80
+"""Two to three queries a second: those of some twenty seconds are in force together, and there may be 100."""
 WHERE: Final = "deliver-cancel-where"
 DELAYS: Final = (0, FURTHEST_MS)
 
@@ -53,6 +54,7 @@ def test_queries_hold_while_routers_die_and_others_take_over(lone: FaultStage, r
             router.start()
         load.finish()
         report = settled(lone)
+        assert report.rejected == 0, report.summary()
         check_queries(lone, delay, out)
         assert report.answered > KILLS < report.cancelled, report.summary()
         assert [router.stop() for router in routers] == [0, 0]

@@ -216,6 +216,20 @@ def test_more_queries_than_there_may_be_are_rejected(play: Playbook, monkeypatch
     play.turn(now_ms=2_000).writes(query_receipt(matched=0)).rejects(nothing)
 
 
+def test_a_query_is_forgotten_although_records_go_on_coming_in() -> None:
+    play = Playbook(seal_rules=SealRules(max_entries=2, time_step_ms=2_000))
+    in_force = []
+    for second in range(60):
+        # Some wait for twenty seconds and some for one, so buckets are sealed and merged all the time.
+        for number, after_ms in enumerate([1_000, 20_000, 10_000, 20_000]):
+            play.sends(f"{second} {number}", after_ms=after_ms, to="x" if number else "y")
+        play.sends(where={"target": "y"})
+        play.turn(now_ms=1_000 * second)
+        in_force.append(play.queries)
+    assert play.buckets > 1
+    assert max(in_force[30:]) == 21, "one for each of the seconds that a record waits at most"
+
+
 def test_a_query_waits_for_a_late_record_that_may_not_leave(play: Playbook) -> None:
     play.sends("late", after_ms=100)
     play.turn(now_ms=200).releases("late")

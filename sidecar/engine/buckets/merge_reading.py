@@ -17,7 +17,7 @@ from index.buckets.bucket import Manifest
 from index.errors import ClusterError, ClusterTrouble
 from index.named.id_pages import IdRows, rows_of
 from index.pending.progress import Position
-from index.pending.run import ListRun, Run
+from index.pending.run import ListRun, Run, behind
 from index.protocol.record import Record
 from index.rules.unreadable import UnreadableHeaders
 from sidecar.engine.buckets.id_pages import IdPageSource
@@ -88,7 +88,7 @@ class PoolReads:
 
 
 class SourceAhead:
-    """The segments of one source that are not wholly at or before ``watermark``, one run for each; iterated once.
+    """The entries of one source behind ``watermark``, one run for each segment that has some; iterated once.
 
     Requests the first segments at once, and the next ones each time the segments before them have arrived.
     """
@@ -100,6 +100,7 @@ class SourceAhead:
         self._reads = reads
         self._manifest = manifest
         self._packer = packer
+        self._pending_from = behind(watermark)
         self._runs = _runs(manifest, watermark, most_bytes)
         self._asked: deque[tuple[range, Future[StoredSegments]]] = deque()
         self._ask_next()
@@ -110,7 +111,9 @@ class SourceAhead:
             stored = future.result()
             self._ask_next()
             for number, each in zip(numbers, stored, strict=True):
-                yield self._reads.run(self._manifest, number, each, self._packer)
+                run = self._reads.run(self._manifest, number, each, self._packer)
+                passed = run.count_before(self._pending_from)
+                yield run.slice(passed, len(run)) if passed else run
 
     def cancel(self) -> None:
         """Cancel the reads that have not begun."""

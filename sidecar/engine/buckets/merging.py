@@ -9,6 +9,9 @@ manifest in place of the old ones, in one transaction. The sources may change me
 since is at or before the watermark, and loading drops it. A failed merge leaves the sources as they are. The pages of
 ids are joined behind the segments. Where the ids of one source are not known, the merged bucket has no pages.
 
+The merged bucket begins at the lowest offset of its entries, where its sources may begin far below. Under a steady load
+buckets are merged again and again, and a query stays in force as long as a bucket begins in front of its control.
+
 Under the placement ``inline`` a merge reads the records that its sources point to in the delay topic, and writes them
 into the segments. A bucket that was sealed with pointers before retention was lowered is merged alone for this purpose.
 """
@@ -76,6 +79,7 @@ class Merging:
         self._limits = limits
         self._packer = RowPacker()
         self._writer = SegmentWriter(bucket_id, manifests[0].from_offset, manifests[-1].to_offset)
+        self._lowest = manifests[-1].to_offset
         self._handover = handover
         self._segments: _MergedParts[Encoded] = _MergedParts(handover, limits)
         self._given: Sequence[Encoded] = ()
@@ -103,6 +107,7 @@ class Merging:
 
     def _merge(self, sources: Sequence[SourceAhead], pointed: PointedRecords) -> None:
         for run in cut_runs(merged(sources), self._rules, _sizes, self._entries):
+            self._lowest = min(self._lowest, *run.offsets)
             for ref, value in self._encoded(run, pointed):
                 targets = in_proportion(ref, self._manifests)
                 if not self._handover.put(Encoded(ref._replace(targets=targets), value)):
@@ -183,7 +188,8 @@ class Merging:
         if not self._writer.count:
             return None
         id_pages = self._ids.refs() if self._ids_are_known else None
-        return Installation(replace(self._writer.manifest(), id_pages=id_pages), merged_from=self.sources)
+        manifest = replace(self._writer.manifest(), from_offset=self._lowest, id_pages=id_pages)
+        return Installation(manifest, merged_from=self.sources)
 
 
 class _MergedParts(Generic[M]):

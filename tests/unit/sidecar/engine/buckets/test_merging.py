@@ -175,7 +175,8 @@ def test_segments_that_have_left_are_not_read() -> None:
     assert set(sources.read) == {(0, 1), (1, 1)}
     assert [entry[:2] for each in segments for entry in each] == [(20, 12), (3_000, 3), (3_001, 13)]
     assert made is not None
-    assert (made.from_offset, made.to_offset) == (1, 14)
+    assert (made.from_offset, made.to_offset) == (3, 14), "the bucket begins at its lowest entry"
+    assert encode_manifest(made), "not one that can be stored"
 
 
 def test_nothing_is_installed_when_everything_has_left() -> None:
