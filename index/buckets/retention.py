@@ -51,9 +51,12 @@ def delay_topic_needed_from(committed: Progress, buckets: Iterable[Bucket]) -> i
     return min([committed.sealed_to, *pointers])
 
 
-def rules_needed_from(committed: Progress, buckets: Iterable[Manifest]) -> int:
-    """Return the lowest offset of a record that may be decided again: from S on, or when a segment is loaded."""
-    return min([committed.sealed_to, *(manifest.from_offset for manifest in buckets)])
+def rules_needed_from(committed: Progress, buckets: Iterable[Manifest], held: Iterable[int]) -> int:
+    """Return the lowest offset of a record that may be decided again: from S on, of a bucket, or of a ``held`` record.
+
+    The schedule of a held record is stored with it, and a move decides the record again.
+    """
+    return min([committed.sealed_to, *(manifest.from_offset for manifest in buckets), *held])
 
 
 def snapshots_needed_from(

@@ -14,8 +14,8 @@ transaction.
              └───────┴────────┴──────────────────────────────────┴──────────────┘
 
 Parts, because a record may be larger than the state topic takes. Key and headers are base64 within the JSON.
-Rejected: deciding the record again by its rule epoch, as segments are. Such an epoch would have to be kept for as long
-as a target is paused.
+A release needs nothing else: no decision, and not the delay topic, which may have let go of the record. A move decides
+the record again, so the rule epochs that decided held records stay in the state too.
 """
 
 import json

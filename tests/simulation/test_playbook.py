@@ -198,6 +198,23 @@ def test_new_rules_hold_for_the_records_behind_them(play: Playbook) -> None:
     play.turn(now_ms=2_000).releases("before").rejects("behind", because=Reason.MAX_DELAY_EXCEEDED)
 
 
+@pytest.mark.parametrize("restarts", [True, False])
+def test_rules_hold_for_a_held_record_that_is_moved_after_they_have_changed(play: Playbook, *, restarts: bool) -> None:
+    play.pauses("out")
+    play.sends("a", after_ms=2_000, id="order-7")
+    play.turn(now_ms=2_000).releases(nothing)
+    for max_delay_ms in (1_500, 1_000):
+        play.follows(max_delay_ms=max_delay_ms)
+        play.sends("b", after_ms=0, to="x")
+        play.turn(now_ms=2_000).releases("b")
+        if restarts:
+            play.restarts()
+    play.sends(move="order-7", after_ms=500)
+    play.turn(now_ms=2_499).writes(receipt("moved", "a", due_ms=2_500)).rejects(nothing)
+    play.pauses(nothing)
+    play.turn(now_ms=2_500).releases("a")
+
+
 def test_a_record_that_is_gone_is_lost_and_not_moved(play: Playbook) -> None:
     play.sends("a", after_ms=1_000, id="order-7")
     play.turn(now_ms=0).releases(nothing)

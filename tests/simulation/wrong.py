@@ -110,8 +110,8 @@ class NewRulesOnReplay(Wrong):
 
 
 class _Unwritten(RuleChanges):
-    def request(self, ledger: PartitionLedger) -> Request | None:
-        request = super().request(ledger)
+    def request(self, ledger: PartitionLedger, held: Iterable[int]) -> Request | None:
+        request = super().request(ledger, held)
         if request is not None:
             self.committed(request, ())
         return None
@@ -124,8 +124,8 @@ class RulesWithoutEpoch(Wrong):
 
 
 class _FromLastCommit(RuleChanges):
-    def request(self, ledger: PartitionLedger) -> Request | None:
-        request = super().request(ledger)
+    def request(self, ledger: PartitionLedger, held: Iterable[int]) -> Request | None:
+        request = super().request(ledger, held)
         if request is None or request.history is None:
             return request
         history = request.history.with_epoch(ledger.committed.cursor, self.settings.rules)
@@ -158,7 +158,7 @@ class _WaitsForAdoption(OwnedPartition):
     def requests(self, now_ms: int) -> list[Request]:
         requests = [each for each in super().requests(now_ms) if each.history is None]
         adopts = adoption_in(requests) is not None
-        change = self._changes.request(self.ledger)
+        change = self._changes.request(self.ledger, self.gate.offsets)
         return [*requests, change] if change and (adopts or not self._adopting.pauses) else requests
 
 

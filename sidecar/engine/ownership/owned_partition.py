@@ -284,7 +284,7 @@ class OwnedPartition:
             # The old rules decided the range that is adopted now, or after the look. And if brokers refuse a part of a
             # transaction with an adoption, the adoption counts as refused.
             return requests
-        more = self.upkeep.request(), self._changes.request(self.ledger)
+        more = self.upkeep.request(), self._changes.request(self.ledger, self.gate.offsets)
         return [*requests, *(each for each in more if each)]
 
     def index(self, wait_s: float, max_bytes: int = NEVER) -> Indexed:

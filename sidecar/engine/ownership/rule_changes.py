@@ -16,7 +16,7 @@ Rejected: to take the partition over again for each change. It costs a fencing, 
 [S, C) for every partition of the topic at once, while records are due.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -34,13 +34,13 @@ AGAIN_AFTER_S: Final = 30.0
 """The pause before a change is tried again, if the state has no room for it."""
 
 
-def history_to_commit(ledger: PartitionLedger, history: RuleHistory, rules: Rules) -> RuleHistory:
+def history_to_commit(ledger: PartitionLedger, held: Iterable[int], history: RuleHistory, rules: Rules) -> RuleHistory:
     """Return the history with ``rules`` for the next record on, without epochs that no record needs any more."""
     parts, committed = ledger.parts, ledger.committed
     # The first records of an unsealed part may have left, so that S is beyond them; its bucket will still begin there.
     unsealed_from = [part.from_offset for part in (parts.frozen, parts.mutable) if part is not None]
     manifests = (bucket.manifest for bucket in parts.buckets.values())
-    needed_from = min([rules_needed_from(committed, manifests), *unsealed_from])
+    needed_from = min([rules_needed_from(committed, manifests, held), *unsealed_from])
     return history.with_epoch(ledger.indexed_to, rules).since(needed_from)
 
 
@@ -90,15 +90,18 @@ class RuleChanges:
         self._waits = settings.rules != self._history.in_force
         return settings
 
-    def request(self, ledger: PartitionLedger) -> Request | None:
-        """Return the request to begin an epoch in the next transaction; None if no change waits for one."""
+    def request(self, ledger: PartitionLedger, held: Iterable[int]) -> Request | None:
+        """Return the request to begin an epoch in the next transaction; None if no change waits for one.
+
+        ``held`` are the offsets of the held records.
+        """
         if not self._waits or self._clock.running_s() < self._not_before_s:
             return None
-        history = history_to_commit(ledger, self._history, self.settings.rules)
+        history = history_to_commit(ledger, held, self._history, self.settings.rules)
         try:
             encode_history(history)
         except FormatError as error:
-            # Records in old buckets still need all epochs: the change has to wait, and costs only time.
+            # Held records and old buckets still need all epochs: the change has to wait, and costs only time.
             self._log.error("rules_not_changed", why=str(error), epochs=len(history.epochs), again_in_s=AGAIN_AFTER_S)
             self._not_before_s = self._clock.running_s() + AGAIN_AFTER_S
             return None

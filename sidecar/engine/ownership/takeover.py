@@ -118,7 +118,7 @@ def read_origin(
     _refuse_if_other_log(context, stored, delay_topic_id, log_end)
     progress = _within_log(stored.progress, log_start)
     in_force = stored.history.in_force if stored_rules_hold else rules
-    needed_from = rules_needed_from(progress, stored.buckets)
+    needed_from = rules_needed_from(progress, stored.buckets, [entry.offset for entry in stored.held])
     history = stored.history.with_epoch(progress.cursor, in_force).since(needed_from)
     return Origin(
         progress,

@@ -167,6 +167,11 @@ class Gate:
         first_s = min(waits, default=None)
         return max(first_s, self._limits.resume_every_s) if first_s else first_s
 
+    @property
+    def offsets(self) -> Collection[int]:
+        """The offsets of the held records."""
+        return self._parts.keys()
+
     def places_of(self, deliver_id: bytes) -> dict[Position, int]:
         """Return the positions of the held records of this id, each with its shift by the spread in milliseconds."""
         return dict(self._named.get(deliver_id, {}).values())

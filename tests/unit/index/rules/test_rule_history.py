@@ -1,6 +1,7 @@
 """The history of rules, checked against a naive model: a list that names the rules of every offset."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -110,8 +111,16 @@ def test_rules_stay_while_a_bucket_holds_records_that_they_decided() -> None:
     assert _next(history, progress, "A", _bucket(29)) == _history("20C 30A")
 
 
-def _next(history: RuleHistory, progress: Progress, rules: str, *buckets: Manifest) -> RuleHistory:
-    return history.with_epoch(progress.cursor, BY_NAME[rules]).since(rules_needed_from(progress, buckets))
+def test_rules_stay_while_a_record_that_they_decided_is_held() -> None:
+    progress, history = Progress(30, BEFORE_ALL, 30), _history("0A 10B 20C")
+    assert _next(history, progress, "C", _bucket(25), held=[22, 9]) == history
+    assert _next(history, progress, "A", held=[10]) == _history("10B 20C 30A")
+
+
+def _next(
+    history: RuleHistory, progress: Progress, rules: str, *buckets: Manifest, held: Sequence[int] = ()
+) -> RuleHistory:
+    return history.with_epoch(progress.cursor, BY_NAME[rules]).since(rules_needed_from(progress, buckets, held))
 
 
 def _bucket(from_offset: int) -> Manifest:

@@ -64,7 +64,7 @@ def ledger_at(progress: Progress, indexed_to: int) -> PartitionLedger:
 
 
 def joined(changes: RuleChanges, indexed_to: int = 100) -> Request | None:
-    return changes.request(ledger_at(PROGRESS, indexed_to))
+    return changes.request(ledger_at(PROGRESS, indexed_to), ())
 
 
 def begins(changes: RuleChanges, indexed_to: int = 100) -> RuleHistory:
@@ -158,11 +158,25 @@ def test_rules_of_before_stay_while_the_bucket_that_is_filled_begins_under_them(
     ledger.plan(1, 10, 1_000)
     ledger.confirm()
     assert ledger.committed.sealed_to == 100
-    request = changes.request(ledger)
+    request = changes.request(ledger, ())
     assert request is not None
     assert request.history is not None
     history = request.history
     assert [epoch.from_offset for epoch in history.epochs] == [0, 60, 100]
+
+
+def test_rules_of_before_stay_while_a_record_that_they_decided_is_held() -> None:
+    told = Told()
+    changes = changes_of(told)
+    changes.begin(RuleHistory.beginning(0, RULES).with_epoch(60, Rules("d", default_target="other")))
+    told.say(max_delay="2h")
+    assert changes.look() is not None
+    ledger = ledger_at(PROGRESS._replace(cursor=90, sealed_to=90), 100)
+    for held, starts in [((70,), [60, 100]), ((59, 70), [0, 60, 100])]:
+        request = changes.request(ledger, held)
+        assert request is not None
+        assert request.history is not None
+        assert [epoch.from_offset for epoch in request.history.epochs] == starts
 
 
 def test_what_is_decided_at_release_needs_no_epoch() -> None:
@@ -212,7 +226,7 @@ def test_a_change_waits_while_the_state_has_no_room_for_one_more_epoch() -> None
     assert [each["event"] for each in logs] == ["rules_not_changed"]
     assert logs[0]["epochs"] == 4_502
     clock.go_on(0.1)
-    request = changes.request(ledger_at(PROGRESS._replace(cursor=5_000, sealed_to=4_999), 5_000))
+    request = changes.request(ledger_at(PROGRESS._replace(cursor=5_000, sealed_to=4_999), 5_000), ())
     assert request is not None
     assert request.history is not None
     assert len(request.history.epochs) == 2
