@@ -20,6 +20,7 @@ from index.pending.waiting import Waiting
 from index.protocol.record import Record
 from sidecar.engine.buckets.lifecycle import Housekeeping
 from sidecar.engine.buckets.merge_reading import MergedRun, PointedRecords, PoolReads, StoredSegments
+from sidecar.engine.buckets.merging import Merging
 from sidecar.engine.buckets.trimming import Trimming
 from sidecar.engine.payload.records import Payload, Refused
 from sidecar.engine.release.transaction import Request
@@ -215,6 +216,22 @@ class MergedBeginsTooFar(Wrong):
     replaces: ClassVar = {OWNED + "PartitionIndex": _LedgerMergedFromFurthest}
 
 
+class _BeginsAtEnds(Merging):
+    def installation(self) -> Installation | None:
+        installs = super().installation()
+        if installs is None:
+            return None
+        manifest = installs.manifest
+        lowest = min(each.offset for segment in manifest.segments for each in (segment.first, segment.last))
+        return replace(installs, manifest=replace(manifest, from_offset=lowest))
+
+
+class MergedBeginsBehindEntries(Wrong):
+    """Begins a merged bucket at the lowest end of a segment, though entries between the ends may lie in front."""
+
+    replaces: ClassVar = {"sidecar.engine.buckets.lifecycle.Merging": _BeginsAtEnds}
+
+
 class _NoBarrier(PendingSet[Payload]):
     def barrier(self) -> Position | None:
         return None
@@ -272,6 +289,7 @@ ALL: tuple[type[Wrong], ...] = (
     LoadsDoneEntries,
     LoadsHeldEntries,
     MergedBeginsTooFar,
+    MergedBeginsBehindEntries,
     BarrierIgnored,
     BucketIdReused,
     FrozenDroppedEarly,
