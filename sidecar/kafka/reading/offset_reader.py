@@ -1,6 +1,7 @@
 """Reads records again by offset: segments, and records of a delay topic that are not in memory."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from itertools import takewhile
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -154,6 +155,7 @@ class _OpenConsumer:
                 except KafkaException as exception:
                     if error_of(exception).code() not in _MAYBE_BEHIND_END:
                         raise
+                    self._end_fetches(place)
                     # A consumer that is used again after such an error may not answer at all.
                     self.close()
                     # Each record was committed before this question, so the log once went beyond it.
@@ -202,6 +204,18 @@ class _OpenConsumer:
             self._consumer.close()
             self._consumer = None
             self._topics.clear()
+
+    def _end_fetches(self, place: Place) -> None:
+        """Wait until no fetch is under way.
+
+        A client that is closed while a broker answers that an offset is behind the end waits for ever: the callback of
+        that answer takes the lock of the partition a second time (librdkafka 2.16.0, ``rd_kafka_offset_reset_op_cb``).
+        A broker answers the requests of a connection in order, so the answer to this question follows the fetch.
+        """
+        consumer = self._connected()
+        consumer.unassign()
+        with suppress(KafkaException):
+            consumer.get_watermark_offsets(TopicPartition(*place), READ_TIMEOUT_S)
 
     def _rest(self) -> None:
         """Stop fetching until the next read: otherwise records ahead would be fetched and dropped again and again."""

@@ -151,6 +151,36 @@ def test_a_record_that_the_log_has_lost_is_told_as_such(
     reader.close()
 
 
+class Noting(Consumer):
+    """Notes the calls by which a reader lets go of its consumer."""
+
+    def __init__(self, *settings: Any) -> None:
+        super().__init__(*settings)
+        self.calls: list[str] = []
+
+    def unassign(self) -> None:
+        self.calls.append("unassign")
+        super().unassign()
+
+    def get_watermark_offsets(self, *what: Any, **more: Any) -> tuple[int, int]:
+        self.calls.append("get_watermark_offsets")
+        return super().get_watermark_offsets(*what, **more)
+
+    def close(self) -> None:
+        self.calls.append("close")
+        super().close()
+
+
+def test_no_fetch_behind_the_end_is_under_way_when_its_consumer_is_closed(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offset_reader, "READ_TIMEOUT_S", 0.5)
+    consumer = Noting({"bootstrap.servers": bootstrap, "group.id": "look", **_TELLS})
+    reader = OffsetReader(lambda: consumer, log_end=lambda *_: END)
+    assert reader.read_large(TOPIC, 0, [END]) == {END: None}
+    assert consumer.calls == ["unassign", "get_watermark_offsets", "close"]
+
+
 def test_a_record_in_front_of_the_end_is_never_taken_for_lost(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offset_reader, "READ_TIMEOUT_S", 0.5)
     settings = {"bootstrap.servers": bootstrap, "group.id": "look", **_TELLS}
