@@ -1,5 +1,6 @@
 """A change of policies in a partition that is being served: some take effect at once, others with an epoch."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -68,10 +69,24 @@ def joined(changes: RuleChanges, indexed_to: int = 100) -> Request | None:
 
 
 def begins(changes: RuleChanges, indexed_to: int = 100) -> RuleHistory:
-    request = joined(changes, indexed_to)
+    return begins_in(changes, ledger_at(PROGRESS, indexed_to))
+
+
+def begins_in(changes: RuleChanges, ledger: PartitionLedger, held: Sequence[int] = ()) -> RuleHistory:
+    request = changes.request(ledger, held)
     assert request is not None
     assert request.history is not None
     return request.history
+
+
+def changed_twice() -> RuleChanges:
+    """Make changes whose last rules wait for their epoch, behind an epoch that begins at 60."""
+    told = Told()
+    changes = changes_of(told)
+    changes.begin(RuleHistory.beginning(0, RULES).with_epoch(60, Rules("d", default_target="other")))
+    told.say(max_delay="2h")
+    assert changes.look() is not None
+    return changes
 
 
 def committed(changes: RuleChanges, history: RuleHistory) -> RuleHistory:
@@ -149,34 +164,19 @@ def test_new_rules_begin_where_indexing_stands_and_old_ones_stay_for_what_is_in_
 
 
 def test_rules_of_before_stay_while_the_bucket_that_is_filled_begins_under_them() -> None:
-    told = Told()
-    changes = changes_of(told)
-    changes.begin(RuleHistory.beginning(0, RULES).with_epoch(60, Rules("d", default_target="other")))
-    told.say(max_delay="2h")
-    assert changes.look() is not None
+    changes = changed_twice()
     ledger = ledger_at(PROGRESS, 100)
     ledger.plan(1, 10, 1_000)
     ledger.confirm()
     assert ledger.committed.sealed_to == 100
-    request = changes.request(ledger, ())
-    assert request is not None
-    assert request.history is not None
-    history = request.history
-    assert [epoch.from_offset for epoch in history.epochs] == [0, 60, 100]
+    assert [epoch.from_offset for epoch in begins_in(changes, ledger).epochs] == [0, 60, 100]
 
 
 def test_rules_of_before_stay_while_a_record_that_they_decided_is_held() -> None:
-    told = Told()
-    changes = changes_of(told)
-    changes.begin(RuleHistory.beginning(0, RULES).with_epoch(60, Rules("d", default_target="other")))
-    told.say(max_delay="2h")
-    assert changes.look() is not None
+    changes = changed_twice()
     ledger = ledger_at(PROGRESS._replace(cursor=90, sealed_to=90), 100)
     for held, starts in [((70,), [60, 100]), ((59, 70), [0, 60, 100])]:
-        request = changes.request(ledger, held)
-        assert request is not None
-        assert request.history is not None
-        assert [epoch.from_offset for epoch in request.history.epochs] == starts
+        assert [epoch.from_offset for epoch in begins_in(changes, ledger, held).epochs] == starts
 
 
 def test_what_is_decided_at_release_needs_no_epoch() -> None:
@@ -226,9 +226,7 @@ def test_a_change_waits_while_the_state_has_no_room_for_one_more_epoch() -> None
     assert [each["event"] for each in logs] == ["rules_not_changed"]
     assert logs[0]["epochs"] == 4_502
     clock.go_on(0.1)
-    request = changes.request(ledger_at(PROGRESS._replace(cursor=5_000, sealed_to=4_999), 5_000), ())
-    assert request is not None
-    assert request.history is not None
-    assert len(request.history.epochs) == 2
-    everything = committed(changes, request.history)
+    history = begins_in(changes, ledger_at(PROGRESS._replace(cursor=5_000, sealed_to=4_999), 5_000))
+    assert len(history.epochs) == 2
+    everything = committed(changes, history)
     assert len(everything.epochs) == 4_502, "what the state forgets may still be asked for by a load under way"
