@@ -139,10 +139,10 @@ def _load(context: Context, count: int, lanes: int, rate: int) -> Load:
         between_ms = [warm_ms, first_ms + seconds * 1_000]
         fill(context, running.delay_topic, running.target, between_ms, range(count), records)
         workload.sleep_until(first_ms)
-        began, used_s = running.metric("delay_router_transactions_total"), _cpu_s(process)
+        began, used_s = running.metric("delay_router_transactions_total"), cpu_s(process)
         workload.sleep_until(first_ms + seconds * 1_000)
         commits = (running.metric("delay_router_transactions_total") - began) / seconds
-        share = (_cpu_s(process) - used_s) / seconds
+        share = (cpu_s(process) - used_s) / seconds
         busy = _size(process)
         lateness = read(context, running.target, records, first_ms)
         running.process.kill()
@@ -195,6 +195,7 @@ def _size(process: psutil.Process) -> Size:
     return Size(process.memory_info().rss / MIB, process.num_threads())
 
 
-def _cpu_s(process: psutil.Process) -> float:
+def cpu_s(process: psutil.Process) -> float:
+    """Return the time of CPU that a process has used, in seconds."""
     times = process.cpu_times()
     return float(times.user + times.system)
