@@ -22,6 +22,7 @@ from spark_backfill.build.index_job import Options
 from spark_backfill.source import OffsetRange
 from tests.bench import adoption_segments, child, router, scatter, workload
 from tests.bench.context import Context
+from tests.bench.machine import cpu_s
 from tests.bench.results import BenchmarkFailed, Row, at_most
 from tests.bench.router import Router
 
@@ -86,8 +87,7 @@ def adopt(context: Context, made: Router, staged: Sequence[StagedBucket]) -> tup
 
 def _cpu_s(made: Router) -> float:
     """Return the CPU time in s that the router has used."""
-    used = psutil.Process(made.process.pid).cpu_times()
-    return float(used.user + used.system)
+    return cpu_s(psutil.Process(made.process.pid))
 
 
 def _adopted_count(made: Router) -> int:

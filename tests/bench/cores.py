@@ -14,6 +14,7 @@ import psutil
 from tests.bench import instances, workload
 from tests.bench.context import Context
 from tests.bench.instances import Group
+from tests.bench.machine import cpu_s
 from tests.bench.released import TargetReader
 from tests.bench.results import BenchmarkFailed, Row
 
@@ -102,5 +103,4 @@ def _fill(context: Context, topic: str, partition: int, count: int, headers: wor
 
 def _cpu_s(group: Group) -> float:
     """Return the CPU time in s of all routers so far."""
-    times = [psutil.Process(process.pid).cpu_times() for process in group.routers]
-    return float(sum(each.user + each.system for each in times))
+    return sum(cpu_s(psutil.Process(process.pid)) for process in group.routers)

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from sidecar.dev.local_kafka import BENCH_JVM, cluster
 from tests.bench import router, workload
 from tests.bench.context import Context
+from tests.bench.machine import cpu_s
 from tests.bench.released import CHUNK, CONSUMER, Lateness, lateness_between
 from tests.bench.results import MIB, BenchmarkFailed, Goal, Row, at_most
 
@@ -193,9 +194,3 @@ def read(context: Context, target: str, expected: int, first_ms: int) -> Latenes
 
 def _size(process: psutil.Process) -> Size:
     return Size(process.memory_info().rss / MIB, process.num_threads())
-
-
-def cpu_s(process: psutil.Process) -> float:
-    """Return the time of CPU that a process has used, in seconds."""
-    times = process.cpu_times()
-    return float(times.user + times.system)

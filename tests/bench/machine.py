@@ -23,6 +23,12 @@ def confine() -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
 
 
+def cpu_s(process: psutil.Process) -> float:
+    """Return the time of CPU that a process has used, in seconds."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
 def describe(origin: str) -> dict[str, object]:
     """Return machine, versions and date; ``origin`` tells the origin of the broker."""
     return {

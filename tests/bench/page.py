@@ -21,6 +21,7 @@ from tests.bench import router, scatter, workload
 from tests.bench.api import Api, api
 from tests.bench.coming_in import watched
 from tests.bench.context import Context
+from tests.bench.machine import cpu_s
 from tests.bench.released import TargetReader, lateness_in
 from tests.bench.results import MIB, BenchmarkFailed, Row, at_most
 from tests.page.browser import Browser, browser
@@ -175,9 +176,9 @@ def _added_cpu(context: Context, running: router.Router, window: Browser, url: s
     shares = []
     for number in range(CPU_WINDOWS):
         _show(window, url if number % 2 else "about:blank")
-        began_s, began_ms = _cpu_s(process), workload.now_ms()
+        began_s, began_ms = cpu_s(process), workload.now_ms()
         workload.sleep_until(began_ms + context.sizes.admin_window_s * 1_000)
-        shares.append(100_000 * (_cpu_s(process) - began_s) / (workload.now_ms() - began_ms))
+        shares.append(100_000 * (cpu_s(process) - began_s) / (workload.now_ms() - began_ms))
     return [shown - closed for closed, shown in list(pairwise(shares))[::2]]
 
 
@@ -185,11 +186,6 @@ def _show(window: Browser, address: str) -> None:
     window.driver.get(address)
     if address != "about:blank":
         window.wait(".freshness", "live")
-
-
-def _cpu_s(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
 
 
 def _lateness(context: Context, running: router.Router, window: Browser, url: str) -> Iterator[Row]:

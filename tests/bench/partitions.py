@@ -8,6 +8,7 @@ import psutil
 
 from tests.bench import router
 from tests.bench.context import Context
+from tests.bench.machine import cpu_s
 from tests.bench.results import MIB, Row, at_most
 
 # After the last partition became active: connections are made, the first collections have run.
@@ -58,12 +59,7 @@ def _cost(context: Context, count: int) -> Cost:
     with router.running(context.bootstrap, partitions=count) as running:
         time.sleep(SETTLE_S)
         process = psutil.Process(running.process.pid)
-        began_s, cpu_before_s = time.monotonic(), _cpu_s(process)
+        began_s, cpu_before_s = time.monotonic(), cpu_s(process)
         time.sleep(context.sizes.partitions_s)
-        share = (_cpu_s(process) - cpu_before_s) / (time.monotonic() - began_s)
+        share = (cpu_s(process) - cpu_before_s) / (time.monotonic() - began_s)
         return Cost(count, process.memory_info().rss / MIB, process.num_threads(), share * 100)
-
-
-def _cpu_s(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)

@@ -13,6 +13,7 @@ from snapshots.segments.manifest import MANIFEST_PREFIX, decode_manifest
 from tests.bench import router, workload
 from tests.bench.compacted import contents
 from tests.bench.context import Context
+from tests.bench.machine import cpu_s
 from tests.bench.results import Row, at_most
 from tests.bench.router import Router
 
@@ -54,14 +55,14 @@ def _cost_us(context: Context, gap: int, rule: str) -> float:
     with router.prepared(context.bootstrap, topic=_topic(count, rule)) as made:
         first_ms = workload.now_ms() + LEAD_MS
         _seal(context.bootstrap, made, woven(count, gap, first_ms))
-        busy = psutil.Process(made.process.pid).cpu_times()
+        busy_s = cpu_s(psutil.Process(made.process.pid))
         made.process.stop()
         workload.sleep_until(first_ms + SPREAD_MS + 1)
         made.start()
         ready_ms = workload.now_ms()
         made.wait_standing("released", lambda at: at.pending == 0, ready_ms + TIMEOUT_MS)
         released_ms = workload.now_ms() - ready_ms
-    return ((busy.user + busy.system) * 1e6 + released_ms * 1e3) / count
+    return (busy_s * 1e6 + released_ms * 1e3) / count
 
 
 def _chosen(context: Context, gap: int) -> str:

@@ -13,6 +13,7 @@ from spark_backfill import session, settings
 from spark_backfill.build import index_job
 from spark_backfill.build.scope import Asked
 from tests.bench import child
+from tests.bench.machine import cpu_s
 
 CONF: Final = ("spark.master=local[2]", "spark.driver.memory=1g", "spark.ui.enabled=false")
 SAMPLED_EVERY_S: Final = 0.25
@@ -44,10 +45,10 @@ class Taken(threading.Thread):
             for process in psutil.Process().children(recursive=True):
                 try:
                     is_jvm, resident = process.name() == "java", process.memory_info().rss
-                    used = process.cpu_times()
+                    used_s = cpu_s(process)
                 except psutil.Error:
                     continue
-                (self._jvm_cpu_s if is_jvm else self._workers_cpu_s)[process.pid] = used.user + used.system
+                (self._jvm_cpu_s if is_jvm else self._workers_cpu_s)[process.pid] = used_s
                 jvm += resident if is_jvm else 0
                 workers += 0 if is_jvm else resident
             self.jvm_bytes, self.workers_bytes = max(self.jvm_bytes, jvm), max(self.workers_bytes, workers)

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 from tests.bench import growth, router, workload
 from tests.bench.context import Context
 from tests.bench.instances import Group
+from tests.bench.machine import cpu_s
 from tests.bench.results import BenchmarkFailed, Row, at_most
 
 KNOWN_WITHIN_S: Final = 60.0
@@ -37,9 +38,9 @@ def take_over(context: Context) -> Iterator[Row]:
         running.process.start()
         known_s = _wait_until_known(admin, group_id, dead)
         process = psutil.Process(running.process.pid)
-        used_s = growth.cpu_s(process)
+        used_s = cpu_s(process)
         Group((running.process,), running.delay_topic, running.target, "").wait_shared_out(count)
-        seconds, used_s = time.monotonic() - known_s, growth.cpu_s(process) - used_s
+        seconds, used_s = time.monotonic() - known_s, cpu_s(process) - used_s
         workload.sleep_until(last_ms)
         lateness = growth.read(context, running.target, records, first_ms)
     what = f"{count} partitions, {growth.LANES} lanes: from the end of a session to the last active"
