@@ -16,7 +16,7 @@ from index.protocol.headers import Headers
 from index.protocol.record import Record
 from sidecar.config.model import Config
 from sidecar.engine.ownership.status import PartitionState, PartitionStatus
-from sidecar.http.api.application import application
+from sidecar.http.api.application import application, document
 from sidecar.http.api.backend import Backend
 from sidecar.http.guard import NO_FILES, Guard
 from sidecar.http.pace import Pace
@@ -92,6 +92,13 @@ def config(**admin: Any) -> Config:
             ],
         }
     )
+
+
+def operations() -> list[tuple[str, str]]:
+    """Return path and method of every operation of the API, as the document has them."""
+    made = config()
+    paths = document(application(Backend(made, FakeOperations(made))))["paths"]
+    return [(path, method.upper()) for path, methods in paths.items() for method in methods]
 
 
 class _Policies:

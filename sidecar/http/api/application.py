@@ -16,7 +16,7 @@ import sidecar
 from sidecar.http import problems
 from sidecar.http.api import bodies, content, policies, questions, records, rejected, schedules, switches
 from sidecar.http.api.backend import Backend
-from sidecar.http.guard import DOCUMENT, role_for
+from sidecar.http.guard import NO_SUCH_PATH, role_for
 from sidecar.http.problems import Problem, Refusal
 
 PREFIX: Final = "/api/v1"
@@ -92,7 +92,7 @@ async def _on_refusal(request: Request, exception: Exception) -> Response:
 async def _on_http(request: Request, exception: Exception) -> Response:
     assert isinstance(exception, HTTPException)
     is_lost = exception.status_code == HTTPStatus.NOT_FOUND
-    detail = f"no such path; GET {DOCUMENT} lists the paths" if is_lost else exception.detail
+    detail = NO_SUCH_PATH if is_lost else exception.detail
     return _problem(request, exception.status_code, detail, dict(exception.headers or {}))
 
 

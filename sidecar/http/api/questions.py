@@ -80,8 +80,7 @@ def routes(backend: Backend) -> APIRouter:
         backend.require_topic(topic)
         return bodies.whole(await backend.ask(operations.lookup, topic, partition, offset))
 
-    # An id may hold a slash.
-    @router.get("/topics/{topic}/ids/{id:path}", response_model=IdAnswer)
+    @router.get("/topics/{topic}/ids/{id:id}", response_model=IdAnswer)
     async def find_id(topic: TopicName, id: Id) -> Response:  # noqa: A002 - the name in the path
         """Show every fate of an id: pending, cancelled, replaced, moved, rejected, released; the newest first."""
         backend.require_topic(topic)

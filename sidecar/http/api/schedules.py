@@ -168,8 +168,7 @@ def routes(backend: Backend) -> APIRouter:
         backend.require_topic(topic)
         return bodies.whole(await backend.ask(operations.matching, topic, _order(body), begin or ""))
 
-    # An id may hold a slash.
-    @router.delete("/topics/{topic}/schedules/{id:path}", response_model=CancelledAnswer)
+    @router.delete("/topics/{topic}/schedules/{id:id}", response_model=CancelledAnswer)
     async def cancel_schedule(
         topic: TopicName,
         id: Id,  # noqa: A002 - the name in the path
@@ -182,7 +181,7 @@ def routes(backend: Backend) -> APIRouter:
         told = await backend.cancel(operations.cancel_or_move, topic, order, WAIT_S)
         return bodies.whole(CancelledAnswer(topic=topic, id=id, cancelled=_schedules(told)))
 
-    @router.patch("/topics/{topic}/schedules/{id:path}", response_model=MovedAnswer, dependencies=JSON_ONLY)
+    @router.patch("/topics/{topic}/schedules/{id:id}", response_model=MovedAnswer, dependencies=JSON_ONLY)
     async def move_schedule(
         topic: TopicName,
         id: Id,  # noqa: A002 - the name in the path
@@ -200,7 +199,7 @@ def routes(backend: Backend) -> APIRouter:
         told = await backend.cancel(operations.cancel_or_move, topic, order, WAIT_S)
         return bodies.whole(MovedAnswer(topic=topic, id=id, moved=_schedules(told), due_ms=told.due_ms))
 
-    @router.post("/topics/{topic}/schedules/{id:path}", response_model=ReplacedAnswer, dependencies=JSON_ONLY)
+    @router.post("/topics/{topic}/schedules/{id:id}", response_model=ReplacedAnswer, dependencies=JSON_ONLY)
     async def replace_schedule(
         topic: TopicName,
         id: Id,  # noqa: A002 - the name in the path

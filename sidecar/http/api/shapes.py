@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from index.protocol.times import parse_number
 from index.rules.retrying import MAX_ATTEMPTS
@@ -168,6 +169,19 @@ Changer = Annotated[ChangeOrigin, Depends(_origin)]
 """Origin in whose name a request changes something."""
 
 Id = Annotated[str, Field(min_length=1, max_length=512)]
+
+
+class _IdInPath(PathConvertor):
+    """End of a path ``{id:id}``: every character, since an id may hold slashes and line ends.
+
+    Starlette's own ``path`` cuts off a line end, so that ``DELETE .../schedules/7%0A`` would cancel the schedule ``7``.
+    """
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("id", _IdInPath())
+
 MillisecondsText = Annotated[str, Field(pattern=r"^[0-9]{1,16}$", description="Milliseconds since 1970")]
 """Milliseconds in a query, as digits only: a JSON number could also be spelled 30.0. ``milliseconds`` reads it."""
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -12,6 +13,7 @@ from index.errors import ConfigError
 from index.protocol.where import CancelWhere, WantedHeader
 from sidecar.config.model import Config
 from sidecar.http.api.application import PREFIX, application, document
+from sidecar.http.guard import NO_SUCH_PATH
 from sidecar.operations import desk
 from sidecar.operations.controls.ordering import UnknownPartitionError
 from sidecar.operations.controls.orders import ControlOrder, QueryOrder
@@ -28,7 +30,7 @@ from sidecar.operations.status.answers import (
 from sidecar.operations.watching.history import HistoryAnswer
 from sidecar.operations.watching.routers import RoutersAnswer
 from sidecar.policies.policy import DEFAULT, Scope, ScopeKind, keys_in, policy_of, target_scope, topic_scope
-from tests.support.admin_api import OPERATE, PRODUCE, READ, SEES, Api
+from tests.support.admin_api import OPERATE, PRODUCE, READ, SEES, Api, operations
 
 ONE_TOPIC = {"kafka": {"bootstrap.servers": "b:1"}, "delay_topics": [{"name": "d", "default_target": "out"}]}
 
@@ -120,6 +122,25 @@ def test_what_is_pending_under_an_id_is_cancelled(api: Api) -> None:
     assert told == {"topic": "d", "id": "order/7", "cancelled": [{"partition": 3, "offset": 7, "due_ms": 1_000}]}
     do(api, "DELETE", "/topics/d/schedules/order-8")
     assert api.operations.controls == [("d", ControlOrder(b"order/7", 9, 3)), ("d", ControlOrder(b"order-8"))]
+
+
+@pytest.mark.parametrize("id_", ["7\n", "\n", "7\n7", "7\r\n", "7\u2028", "/", "7/"])
+def test_an_id_may_hold_any_character(api: Api, id_: str) -> None:
+    path = f"/topics/d/schedules/{quote(id_, safe='')}"
+    assert do(api, "DELETE", path)["id"] == id_
+    assert do(api, "PATCH", path, {"due_ms": 1_900_000_000_000})["id"] == id_
+    move = ControlOrder(id_.encode(), moves_to=("deliver-at", b"1900000000000"))
+    assert api.operations.controls == [("d", ControlOrder(id_.encode())), ("d", move)]
+    assert replace(api, quote(id_, safe=""), {}, 200)["id"] == id_
+    assert get(api, f"/topics/d/ids/{quote(id_, safe='')}")["id"] == id_
+
+
+@pytest.mark.parametrize(("path", "method"), [each for each in operations() if not each[0].endswith("{id}")])
+def test_a_path_ends_with_its_last_character(api: Api, path: str, method: str) -> None:
+    filled = path.format(topic="d", target="out", name="n", partition=0, offset=0, id="7")
+    token = SEES if method == "GET" else OPERATE
+    answer = api.client(token).request(method, filled + "%0A")
+    assert (answer.status_code, answer.json()["detail"]) == (404, NO_SUCH_PATH)
 
 
 def test_all_that_match_are_cancelled(api: Api) -> None:

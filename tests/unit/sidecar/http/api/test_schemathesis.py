@@ -20,9 +20,8 @@ from schemathesis.schemas import BaseSchema
 from structlog.testing import capture_logs
 
 from sidecar.http import guard, pace
-from sidecar.http.api.application import PREFIX, application, document
-from sidecar.http.api.backend import Backend
-from tests.support.admin_api import OPERATE, PRODUCE, Api, FakeOperations, bearer, config
+from sidecar.http.api.application import PREFIX
+from tests.support.admin_api import OPERATE, PRODUCE, Api, bearer, operations
 
 EXAMPLES = 6
 """Requests for each operation and kind: enough to reach every key and limit of the document in a few runs."""
@@ -31,15 +30,9 @@ TOO_LONG = (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.REQUEST_URI_TOO_LONG
 """Refused before the contents are looked at, as for many long ids: the document does not limit a whole request."""
 
 DOCUMENT = f"{PREFIX}/openapi.json"
+# Schemathesis leaves out the document's own path.
+OPERATIONS = [each for each in operations() if each[0] != DOCUMENT]
 _HEADERS = {"Authorization": f"Bearer {OPERATE}"}
-
-
-def operations() -> list[tuple[str, str]]:
-    made = config(token_file="none")
-    backend = Backend(made, FakeOperations(made))
-    paths = document(application(backend))["paths"]
-    # Schemathesis leaves out the document's own path.
-    return [(path, method.upper()) for path, methods in paths.items() for method in methods if path != DOCUMENT]
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +45,7 @@ def schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BaseSchema]:
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
-@pytest.mark.parametrize(("path", "method"), operations())
+@pytest.mark.parametrize(("path", "method"), OPERATIONS)
 def test_every_promise_is_kept(schema: BaseSchema, path: str, method: str, mode: GenerationMode) -> None:
     operation = schema[path][method]
     is_valid = mode is GenerationMode.POSITIVE
