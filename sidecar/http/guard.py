@@ -1,7 +1,7 @@
 """Checks each request before it reaches the code that answers it, and writes the audit log of all requests.
 
-The order of the checks is size, Host, token, pace, role, body; open files need neither token nor role. An error in the
-code that answers also ends here, as a problem without detail.
+The order of the checks is size, encoding, Host, token, pace, role, body; open files need neither token nor role. An
+error in the code that answers also ends here, as a problem without detail.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
+from urllib.parse import unquote_to_bytes
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -129,6 +130,7 @@ class Guard:
         try:
             async with limit:
                 _refuse_large(request, scope)
+                _refuse_other_encodings(scope)
                 self._refuse_other_hosts(request)
                 file = self._open_files.get(request.path) if request.method in READING else None
                 if file is not None:
@@ -252,6 +254,19 @@ def _refuse_large(request: _Request, scope: Scope) -> None:
         raise Refusal(HTTPStatus.REQUEST_URI_TOO_LONG, f"a request line has at most {MAX_REQUEST_LINE_BYTES} bytes")
     if sum(len(key) + len(value) + 4 for key, value in request.headers) > MAX_HEADER_BYTES:
         raise Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"headers have at most {MAX_HEADER_BYTES} bytes")
+
+
+def _refuse_other_encodings(scope: Scope) -> None:
+    """Raise a Refusal unless path and query are UTF-8.
+
+    The server has replaced every other byte by U+FFFD, which would make one id of all ids that are not UTF-8.
+    """
+    for name, part in (("path", scope.get("raw_path") or b""), ("query", scope["query_string"])):
+        try:
+            unquote_to_bytes(part).decode()
+        except UnicodeDecodeError:
+            detail = f"the {name} is not UTF-8; percent-encode the bytes of text in UTF-8"
+            raise Refusal(HTTPStatus.BAD_REQUEST, detail) from None
 
 
 async def _body(request: _Request, receive: Receive) -> bytes:

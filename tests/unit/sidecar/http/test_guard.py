@@ -108,6 +108,15 @@ def test_changes_must_be_json(api: Api) -> None:
     assert api.client(OPERATE).post(PAUSE, content=b"{}", headers=is_json).is_success
 
 
+@pytest.mark.parametrize(("path", "named"), [("d/schedules/%FF", "path"), ("d/schedules?id=%C3", "query")])
+def test_bytes_that_are_no_text_are_refused(api: Api, path: str, named: str) -> None:
+    method = "GET" if named == "query" else "DELETE"
+    answer = api.client(OPERATE).request(method, f"{PREFIX}/topics/{path}")
+    assert answer.status_code == 400
+    assert answer.json()["detail"].startswith(f"the {named} is not UTF-8; ")
+    assert api.operations.controls == []
+
+
 def test_get_and_head_change_nothing(api: Api) -> None:
     before = api.operations.held
     for method, path, _ in operations(api):
