@@ -1,6 +1,7 @@
 """Builds one ASGI application from the paths, and the document that describes them."""
 
 import json
+from functools import cache
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -37,10 +38,14 @@ def application(backend: Backend) -> FastAPI:
     @api.get("/openapi.json", tags=["document"], response_model=dict[str, Any])
     async def get_document() -> Response:
         """Return this document."""
-        return Response(text, media_type=bodies.JSON)
+        return Response(text(), media_type=bodies.JSON)
+
+    @cache
+    def text() -> bytes:
+        # Made when it is first asked for: it takes as long as all else here together.
+        return json.dumps(document(app)).encode()
 
     app.include_router(api)
-    text = json.dumps(document(app)).encode()
     app.add_exception_handler(Refusal, _on_refusal)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_invalid)

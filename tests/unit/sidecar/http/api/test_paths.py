@@ -135,12 +135,14 @@ def test_an_id_may_hold_any_character(api: Api, id_: str) -> None:
     assert get(api, f"/topics/d/ids/{quote(id_, safe='')}")["id"] == id_
 
 
-@pytest.mark.parametrize(("path", "method"), [each for each in operations() if not each[0].endswith("{id}")])
-def test_a_path_ends_with_its_last_character(api: Api, path: str, method: str) -> None:
-    filled = path.format(topic="d", target="out", name="n", partition=0, offset=0, id="7")
-    token = SEES if method == "GET" else OPERATE
-    answer = api.client(token).request(method, filled + "%0A")
-    assert (answer.status_code, answer.json()["detail"]) == (404, NO_SUCH_PATH)
+def test_a_path_ends_with_its_last_character(api: Api) -> None:
+    fixed = [(path, method) for path, method in operations() if not path.endswith("{id}")]
+    assert len(fixed) > 40
+    for path, method in fixed:
+        api.now_s += 1
+        filled = path.format(topic="d", target="out", name="n", partition=0, offset=0)
+        answer = api.client(SEES if method == "GET" else OPERATE).request(method, filled + "%0A")
+        assert (answer.status_code, answer.json()["detail"]) == (404, NO_SUCH_PATH), (path, method)
 
 
 def test_all_that_match_are_cancelled(api: Api) -> None:
