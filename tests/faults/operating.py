@@ -74,18 +74,29 @@ class _Operator:
         self._seen: dict[Place, tuple[int, float]] = {}
 
     def end(self) -> Iterator[str]:
-        """End the transactions of one delay partition after the other, those on its state first."""
-        for source in self._sources:
-            delay, partition = source
-            topic = self._config.require_delay_topic(delay, "")
-            own = [(name, partition) for name in (topic.state, topic.snapshots, topic.receipts, delay)]
-            others = [(name, each) for name in (topic.rejected, *self._outs) for each in range(self._partitions(name))]
-            for place in [*own, *others]:
-                # The tools of Kafka, and the log of the coordinator that the command reads, take seconds here.
-                if (source, place) not in self._begun and not self._is_stuck(place):
-                    continue
-                with suppress(DelayRouterError, KafkaException):
-                    yield from self._end(source, place, is_own=place in own)
+        """End the transactions of one delay partition after the other, all those on their own topics first.
+
+        A lane tells what it has released to a target in the states of all its partitions.
+        """
+        own = [(source, (name, source[1])) for source in self._sources for name in self._own_topics(source[0])]
+        rejected = {self._config.require_delay_topic(delay, "").rejected for delay, _ in self._sources}
+        others = [(name, each) for name in (*rejected, *self._outs) for each in range(self._partitions(name))]
+        yield from self._end_all(own, is_own=True)
+        if not any(self._is_stuck(place) for _, place in own):
+            yield from self._end_all([(source, place) for source in self._sources for place in others], is_own=False)
+
+    def _own_topics(self, delay: str) -> tuple[str, ...]:
+        topic = self._config.require_delay_topic(delay, "")
+        return topic.state, topic.snapshots, topic.receipts, delay
+
+    def _end_all(self, opened: Sequence[tuple[Place, Place]], *, is_own: bool) -> Iterator[str]:
+        """End what is stuck: of each delay partition and place."""
+        for source, place in opened:
+            # The tools of Kafka, and the log of the coordinator that the command reads, take seconds here.
+            if (source, place) not in self._begun and not self._is_stuck(place):
+                continue
+            with suppress(DelayRouterError, KafkaException):
+                yield from self._end(source, place, is_own=is_own)
 
     def _end(self, source: Place, place: Place, *, is_own: bool) -> Iterator[str]:
         """End the transaction whose end was begun, or the first one that is open."""

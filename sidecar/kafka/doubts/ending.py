@@ -16,9 +16,10 @@ the operator names them, since their other transactions may lie behind it.
     3 abort       write to the place and abort: the marker ends the forgotten transaction there as well
     4 write again one transaction, of a new epoch: the committed records of the forgotten one, a tombstone for the note
 
-Each step may be the last one of this process. An aborted transaction needs no records in step 4. A committed one is
-aborted, too, and written again, since a commit in step 3 that is interrupted would abort it for good. Its records get
-other offsets; notes of records in transit (:mod:`index.named.transit`) follow them.
+Each step may be the last one of this process. The lane is fenced once more for step 3, since a router takes it back for
+other partitions within seconds. An aborted transaction needs no records in step 4. A committed one is aborted, too, and
+written again: a commit in step 3 that is interrupted would abort it for good. Its records get other offsets; notes of
+records in transit (:mod:`index.named.transit`) follow them.
 
 Other records behind the open transaction may be copies: applications forward released records with their headers. So an
 operator tells which records are of the transaction: by the batches of the producer id (:mod:`.batches`), or by the
@@ -30,7 +31,6 @@ Segments cannot be written again, since manifests name their offsets. On a snaps
 for the router as long as the manifest that names a segment is not committed, so step 3 commits there.
 """
 
-import json
 import time
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Final
@@ -52,6 +52,7 @@ from sidecar.kafka.doubts.batches import Batches
 from sidecar.kafka.doubts.coordinator_log import outcome_of_last
 from sidecar.kafka.doubts.hidden import Hidden, has_left, read_hidden, read_visible, sources_of
 from sidecar.kafka.doubts.look import DoubtFinder
+from sidecar.kafka.doubts.producer_id import ProducerId
 from sidecar.kafka.doubts.shown import Shown, command_of
 from sidecar.kafka.reading.scan import read_settled
 from sidecar.kafka.writing.lanes import group_of
@@ -61,18 +62,16 @@ from snapshots.state.state import StoredState, fold_state
 from snapshots.state.transit import encode_transit
 
 ATTEMPTS: Final = 5
-"""Most attempts: a running router takes its partition back until it finds the note, so it and the command may fence
-each other."""
+"""Most attempts: until it finds the note, a running router takes its partition back and fences the command."""
 
 FENCE_WITHIN_S: Final = 60.0
 ENDED_WITHIN_S: Final = 10.0
-TOLD_WITHIN_S: Final = 10.0
 _PAUSE_S: Final = 0.05
 
 EVERY_OFFSET: Final = range(1 << 63)
 
 TOUCH_KEY: Final = b"delay-router: ends a transaction"
-"""Key of the record that is aborted in step 3; a compacted topic takes none without a key."""
+"""Key of the record that is aborted in step 3: a compacted topic takes none without."""
 
 
 class EndTransaction:
@@ -147,7 +146,7 @@ class EndTransaction:
         )
 
     def _end(self, producer_id: int, start_offset: int, *, committed: bool) -> int:
-        producer = self._fenced(producer_id)
+        self._fence(producer_id)
         stored = self._stored()
         ending = stored.ending if stored is not None else None
         if committed and self._is_of_lane:
@@ -162,17 +161,17 @@ class EndTransaction:
                 f"the command was begun otherwise; run it again as it was begun: {command_of(ending)}"
             )
         self._fence_others()
-        self._close(producer, ending)
+        # A router has taken the lane back for its other partitions if the steps above took longer than a take-over.
+        self._close(self._owner(producer_id), ending)
         failpoints.passing("ending.closed")
-        # The producer gets a new epoch: the client may have repeated the request that ended the transaction before.
-        return self._write_again(self._fencing(self._own_id), ending)
+        return self._write_again(ending)
 
     @property
     def _is_of_lane(self) -> bool:
         return self.transactional_id != self._own_id
 
-    def _fenced(self, producer_id: int) -> Producer:
-        """Do step 1, and return the producer that has the transaction open."""
+    def _fence(self, producer_id: int) -> None:
+        """Do step 1."""
         if self._is_of_lane:
             self._fencing(self._own_id)
         stored = self._stored()
@@ -180,16 +179,15 @@ class EndTransaction:
             # Before the fence, which would interrupt all partitions of the other group's lane.
             self._refuse_others(stored)
         self._fence_lane(stored)
-        told: list[int] = []
-        producer = self._fencing(self.transactional_id, lambda text: _note_id(told, text))
-        until_s = time.monotonic() + TOLD_WITHIN_S
-        while not told and time.monotonic() < until_s:
-            producer.poll(_PAUSE_S)
-        if not told:
-            raise DelayRouterError("the client does not tell the producer id of its transactions; try again")
-        if told[-1] != producer_id:
+        self._owner(producer_id)
+
+    def _owner(self, producer_id: int) -> Producer:
+        """Fence the producer of the transaction, and return it; raise DelayRouterError if it has another id."""
+        own = ProducerId()
+        producer = self._fencing(self.transactional_id, own.note)
+        if (told := own.wait(producer)) != producer_id:
             raise DelayRouterError(
-                f"{self._topic.name}/{self._partition} has producer id {told[-1]}, not {producer_id}: the transaction"
+                f"{self._topic.name}/{self._partition} has producer id {told}, not {producer_id}: the transaction"
                 f" on {self._place[0]}/{self._place[1]} is not of this partition. Nothing was changed. To abort it for"
                 " its owner: kafka-transactions.sh abort"
             )
@@ -200,8 +198,8 @@ class EndTransaction:
     ) -> Producer:
         """Return a producer that has fenced an id of the own group, or of ``group``."""
         producer = clients.ending_producer(self._config, transactional_id, on_statistics)
-        place, own = (self._topic.name, self._partition), self._config.router.group_id
-        with naming_right(self._config, place, transactional_id, group or own):
+        group = group or self._config.router.group_id
+        with naming_right(self._config, (self._topic.name, self._partition), transactional_id, group):
             producer.init_transactions(FENCE_WITHIN_S)
         return producer
 
@@ -271,9 +269,10 @@ class EndTransaction:
         if self._place == self._state:
             self._cluster.wait_for_state()
 
-    def _write_again(self, producer: Producer, ending: Ending) -> int:
+    def _write_again(self, ending: Ending) -> int:
         """Do step 4."""
-        stored = self._stored()
+        # The producer gets a new epoch: the client may have repeated the request that ended the transaction before.
+        producer, stored = self._fencing(self._own_id), self._stored()
         again = self._owed(stored, ending) if ending.committed else []
         producer.begin_transaction()
         offsets = write_all(producer, [(self._place, each.record) for each in again])
@@ -392,9 +391,3 @@ class EndTransaction:
 
 def _folded(records: Iterable[Stored]) -> StoredState | None:
     return fold_state((record.key, record.value) for record in records)
-
-
-def _note_id(told: list[int], statistics: str) -> None:
-    producer_id = json.loads(statistics).get("eos", {}).get("producer_id", -1)
-    if producer_id >= 0:
-        told.append(producer_id)
