@@ -277,10 +277,12 @@ def _start(command: EndTransaction) -> int:
     return shown.from_offset if shown.resumed is None else shown.resumed.from_offset
 
 
-def _command(stage: Stage, scene: Scene, topic: str, batches: Batches | None = None) -> EndTransaction:
+def _command(
+    stage: Stage, scene: Scene, topic: str, lane: str | None = None, batches: Batches | None = None
+) -> EndTransaction:
     config = load(stage.router(f"command-{scene.delay}", only=[scene.delay]).config, {})
     delay_topic = config.require_delay_topic(scene.delay, "")
-    return EndTransaction(config, connect(config), delay_topic, 0, (topic, 0), batches=batches)
+    return EndTransaction(config, connect(config), delay_topic, 0, (topic, 0), lane, batches=batches)
 
 
 def _states(router: RouterProcess) -> dict[str, str]:
@@ -387,7 +389,7 @@ def test_copies_by_applications_are_not_written_again(
             application.write(out, [copy])
             application.decide([out], commit=commit)
     _get_new_leaders(unverified, stage)
-    command = _command(stage, scene, out, None if by_headers else _batches(data, out))
+    command = _command(stage, scene, out, batches=None if by_headers else _batches(data, out))
     with Broker(stage.bootstrap) as broker:
         producer_id, _ = scene.forgotten(broker).producer
     assert command.end(producer_id, _start(command), committed=True) == 1
@@ -436,6 +438,32 @@ def test_a_transaction_of_a_lane_is_ended_for_each_of_its_partitions(
         wait_until(after.ready, "every partition", 60)
         _holds_once(stage, scenes)
         assert after.stop() == 0
+
+
+def test_a_lane_that_is_taken_back_between_the_steps_of_the_command_is_fenced_again(
+    unverified: local_kafka.Cluster, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine a router takes the lane back, for its other partitions, faster than the command reads."""
+    scene = Scene.make(stage, "taken-back")
+    scenes = {"first": scene, "second": scene.beside("goes-on")}
+    _play(stage, scenes, lanes=1)
+    lane, fence_others = scene.lane, EndTransaction._fence_others
+    with Broker(stage.bootstrap) as broker:
+        owner = ForgottenProducer(broker, lane)
+        _aborted_on_target(scene, owner)
+        _get_new_leaders(unverified, stage)
+
+    def slowly(command: EndTransaction) -> None:
+        with Broker(stage.bootstrap) as broker:
+            broker.init_producer_id(lane)
+        fence_others(command)
+
+    monkeypatch.setattr(EndTransaction, "_fence_others", slowly)
+    command = _command(stage, scene, scene.outs[0], lane)
+    assert command.end(owner.producer[0], _start(command), committed=False) == 0
+    with stage.router("after", lanes=1) as after:
+        after.start_and_wait()
+        _holds_once(stage, scenes)
 
 
 def test_the_state_of_each_partition_of_a_lane_is_ended_before_it_tells_an_outcome(
