@@ -76,7 +76,7 @@ class _Operator:
     def end(self) -> Iterator[str]:
         """End the transactions of one delay partition after the other, all those on their own topics first.
 
-        A lane tells what it has released to a target in the states of all its partitions.
+        The states of all partitions of a lane say which records it has released to a target.
         """
         own = [(source, (name, source[1])) for source in self._sources for name in self._own_topics(source[0])]
         rejected = {self._config.require_delay_topic(delay, "").rejected for delay, _ in self._sources}
@@ -90,7 +90,7 @@ class _Operator:
         return topic.state, topic.snapshots, topic.receipts, delay
 
     def _end_all(self, opened: Sequence[tuple[Place, Place]], *, is_own: bool) -> Iterator[str]:
-        """End what is stuck: of each delay partition and place."""
+        """End each transaction, of a delay partition on a place, that is stuck."""
         for source, place in opened:
             # The tools of Kafka, and the log of the coordinator that the command reads, take seconds here.
             if (source, place) not in self._begun and not self._is_stuck(place):

@@ -443,7 +443,7 @@ def test_a_transaction_of_a_lane_is_ended_for_each_of_its_partitions(
 def test_a_lane_that_is_taken_back_between_the_steps_of_the_command_is_fenced_again(
     unverified: local_kafka.Cluster, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a busy machine a router takes the lane back, for its other partitions, faster than the command reads."""
+    """A router takes the lane back, for its other partitions, faster than the command reads on a busy machine."""
     scene = Scene.make(stage, "taken-back")
     scenes = {"first": scene, "second": scene.beside("goes-on")}
     _play(stage, scenes, lanes=1)

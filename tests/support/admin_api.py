@@ -94,11 +94,16 @@ def config(**admin: Any) -> Config:
     )
 
 
-def operations() -> list[tuple[str, str]]:
-    """Return path and method of every operation of the API, as the document has them."""
+def operations() -> list[tuple[str, str, dict[str, Any]]]:
+    """Return method, path and description of every operation of the API, as the document has them."""
     made = config()
     paths = document(application(Backend(made, FakeOperations(made))))["paths"]
-    return [(path, method.upper()) for path, methods in paths.items() for method in methods]
+    return [(method.upper(), path, each) for path, methods in paths.items() for method, each in methods.items()]
+
+
+def concrete(path: str) -> str:
+    """Return a path of the document with a delay topic, a target, a record and an id in it."""
+    return path.format(topic="d", target="a", partition=0, offset=0, id="order/7")
 
 
 class _Policies:

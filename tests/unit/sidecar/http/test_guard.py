@@ -14,9 +14,9 @@ from structlog.testing import capture_logs
 from index.errors import RefusedError
 from sidecar.http import guard, pace
 from sidecar.http.api import calls
-from sidecar.http.api.application import PREFIX, application, document
+from sidecar.http.api.application import PREFIX
 from sidecar.http.guard import CALLER, DOCUMENT
-from tests.support.admin_api import JSON, OPERATE, PRODUCE, READ, Api, HangingCall, bearer
+from tests.support.admin_api import JSON, OPERATE, PRODUCE, READ, Api, HangingCall, bearer, concrete, operations
 
 TOPICS = f"{PREFIX}/topics"
 PAUSE = f"{PREFIX}/topics/d/pause"
@@ -28,17 +28,8 @@ def api(tmp_path: Path) -> Api:
     return Api(tmp_path)
 
 
-def operations(api: Api) -> list[tuple[str, str, dict[str, Any]]]:
-    paths = document(application(api.backend))["paths"]
-    return [(method.upper(), path, each) for path, methods in paths.items() for method, each in methods.items()]
-
-
-def concrete(path: str) -> str:
-    return path.format(topic="d", target="a", partition=0, offset=0, id="order/7")
-
-
 def test_every_path_wants_a_token_and_the_document_says_so(api: Api) -> None:
-    found = operations(api)
+    found = operations()
     assert len(found) >= 24
     for method, path, described in found:
         assert described["security"] == [{"token": []}]
@@ -50,7 +41,7 @@ def test_every_path_wants_a_token_and_the_document_says_so(api: Api) -> None:
 
 
 def test_reading_is_for_two_roles_changing_for_one_and_writing_records_for_another(api: Api) -> None:
-    for method, path, described in operations(api):
+    for method, path, described in operations():
         may_read, produces = described["x-role"] == "read", described["x-role"] == "produce"
         assert may_read == (method == "GET")
         takes_payload = path.endswith("/value")
@@ -96,7 +87,7 @@ def test_what_has_no_path_is_not_told_to_strangers(api: Api) -> None:
 
 def test_changes_must_be_json(api: Api) -> None:
     """A web page can send JSON only after a preflight request, never by a form."""
-    for method, path, described in operations(api):
+    for method, path, described in operations():
         if method in ("GET", "DELETE"):
             continue
         client = api.client(PRODUCE if described["x-role"] == "produce" else OPERATE)
@@ -119,7 +110,7 @@ def test_bytes_that_are_no_text_are_refused(api: Api, path: str, named: str) -> 
 
 def test_get_and_head_change_nothing(api: Api) -> None:
     before = api.operations.held
-    for method, path, _ in operations(api):
+    for method, path, _ in operations():
         if method == "GET":
             got, head = api.client(READ).get(concrete(path)), api.client(READ).head(concrete(path))
             assert (head.status_code, head.content) == (got.status_code, b"")
