@@ -58,13 +58,19 @@ def relocated(lots: Mapping[Lot, Sequence[InTransit]], moved: Mapping[int, int])
     Position(due_ms=5000, offset=93)
     """
     return {
-        lot: tuple(
-            note._replace(place=note.place._replace(offset=moved.get(note.place.offset, note.place.offset)))
-            for note in notes
-        )
+        lot: tuple(sorted((_relocated(note, moved) for note in notes), key=_offset_of))
         for lot, notes in lots.items()
         if any(note.place.offset in moved for note in notes)
     }
+
+
+def _relocated(note: InTransit, moved: Mapping[int, int]) -> InTransit:
+    offset = _offset_of(note)
+    return note._replace(place=note.place._replace(offset=moved.get(offset, offset)))
+
+
+def _offset_of(note: InTransit) -> int:
+    return note.place.offset
 
 
 class Transit:
@@ -128,7 +134,7 @@ class Transit:
         """Assert every invariant."""
         notes = [note for lot in self._lots.values() for note in lot]
         assert sorted(notes) == sorted(note for known in self._by_id.values() for note in known)
-        assert all(list(lot) == sorted(lot, key=lambda note: note.place.offset) for lot in self._lots.values())
+        assert all(list(lot) == sorted(lot, key=_offset_of) for lot in self._lots.values())
         assert set(self.leaving) <= self._lots.keys()
 
     def _enter(self, notes: Iterable[InTransit]) -> None:

@@ -183,6 +183,17 @@ class Config(Section):
         shared = {self.router.policies_topic, self.router.status_topic}
         return frozenset(own | {name for name in shared if name and not name.startswith(INTERNAL_PREFIX)})
 
+    def owner_of(self, place: tuple[str, int]) -> tuple[str, int] | None:
+        """Return the delay partition that alone writes to a place; None for a target or a rejected topic.
+
+        A partition of a rejected topic may have records of several delay partitions.
+        """
+        name, partition = place
+        for topic in self.delay_topics:
+            if name != topic.rejected and name in {own for _, _, own in topic.roles()}:
+                return topic.name, partition
+        return None
+
     @property
     def bootstrap(self) -> str:
         """Configured bootstrap servers."""

@@ -38,6 +38,7 @@ from index.errors import FormatError, StateLostError
 from index.named.queries import Query
 from index.named.transit import InTransit, Lot
 from index.pending.progress import Behind, Position, Progress, Skipped
+from index.protocol.schedule import AT_ONCE
 from index.rules.rule_history import RuleEpoch, RuleHistory
 from index.rules.rules import Rules
 from snapshots.envelope import Kind, claims, key_text, unwrap, wrap
@@ -89,9 +90,17 @@ class StoredState:
         return next((each for each in self.buckets if each.from_offset <= offset < each.to_offset), None)
 
     def has_left(self, due_ms: int, offset: int) -> bool:
-        """Return whether a committed transaction released or rejected the record at an offset; O(held + buckets)."""
+        """Return whether a committed transaction released or rejected the record at an offset; O(held + buckets).
+
+        A record that is due at once leaves as soon as C passes it, wherever W is. In a bucket that catches up it waits
+        for the watermark of that bucket.
+        """
         if offset >= self.progress.cursor or any(entry.offset == offset for entry in self.held):
             return False
+        bucket = self.bucket_at(offset)
+        catches_up = bucket is not None and bucket.bucket_id in dict(self.progress.catching_up)
+        if due_ms == AT_ONCE and not catches_up:
+            return True
         return (due_ms, offset) <= self.watermark_at(offset)
 
     def watermark_at(self, offset: int) -> Position:

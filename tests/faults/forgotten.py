@@ -20,6 +20,7 @@ from index.protocol.released_headers import series_headers
 from index.protocol.schedule import Action, Control
 from sidecar.dev.audit import AuditedRecord
 from snapshots.state.ending import Ending
+from snapshots.state.lane import LaneName
 from snapshots.state.state import PROGRESS_KEY, StoredState, encode_progress, fold_state
 from tests.integration.scenario import Header, Stage, now_ms, wait_until
 from tests.wire import Broker, WireBatch, WireRecord
@@ -194,6 +195,13 @@ class Scene:
             watermark=max(last.watermark, watermark), cursor=max(last.cursor, cursor), number=last.number + 1
         )
         return WireRecord(PROGRESS_KEY, encode_progress(progress, state.delay_topic_id, lane=state.lane))
+
+    def owned_by(self, lane: LaneName) -> WireRecord:
+        """Return the progress by which an owner names its lane."""
+        state = self.state()
+        assert state is not None
+        progress = state.progress._replace(number=state.progress.number + 1)
+        return WireRecord(PROGRESS_KEY, encode_progress(progress, state.delay_topic_id, lane=lane))
 
     def forgotten(self, broker: Broker) -> ForgottenProducer:
         """Return the producer of the partition; this fences the former router."""

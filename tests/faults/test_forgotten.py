@@ -22,6 +22,7 @@ from sidecar.dev import local_kafka
 from sidecar.kafka.client.admin import LogOffset, connect, log_range, offsets, uncommitted_end
 from sidecar.kafka.doubts.batches import Batches
 from sidecar.kafka.doubts.ending import EndTransaction
+from snapshots.state.lane import LaneName
 from tests.faults.forgotten import UNVERIFIED, ForgottenProducer, Scene
 from tests.faults.operating import open_producers, transactions
 from tests.integration.readiness import partitions
@@ -447,7 +448,7 @@ def test_a_lane_that_is_taken_back_between_the_steps_of_the_command_is_fenced_ag
     scene = Scene.make(stage, "taken-back")
     scenes = {"first": scene, "second": scene.beside("goes-on")}
     _play(stage, scenes, lanes=1)
-    lane, fence_others = scene.lane, EndTransaction._fence_others
+    lane, fence_writers = scene.lane, EndTransaction._fence_writers
     with Broker(stage.bootstrap) as broker:
         owner = ForgottenProducer(broker, lane)
         _aborted_on_target(scene, owner)
@@ -456,14 +457,40 @@ def test_a_lane_that_is_taken_back_between_the_steps_of_the_command_is_fenced_ag
     def slowly(command: EndTransaction) -> None:
         with Broker(stage.bootstrap) as broker:
             broker.init_producer_id(lane)
-        fence_others(command)
+        fence_writers(command)
 
-    monkeypatch.setattr(EndTransaction, "_fence_others", slowly)
+    monkeypatch.setattr(EndTransaction, "_fence_writers", slowly)
     command = _command(stage, scene, scene.outs[0], lane)
     assert command.end(owner.producer[0], _start(command), committed=False) == 0
     with stage.router("after", lanes=1) as after:
         after.start_and_wait()
         _holds_once(stage, scenes)
+
+
+def test_a_lane_that_has_taken_the_partition_before_the_note_is_fenced(
+    unverified: local_kafka.Cluster, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A router joins its partition to the emptiest lane, which need not be the lane of the transaction."""
+    scene = _left_open(unverified, stage, {"in-another-lane": KINDS["aborted-on-target"]})["in-another-lane"]
+    other, note = LaneName(f"{stage.group_id}.lane.5f.0", 1), EndTransaction._note
+
+    def late(command: EndTransaction, value: bytes | None) -> None:
+        with Broker(stage.bootstrap) as broker:
+            router = scene.forgotten(broker)
+            router.write(scene.state_topic, [scene.owned_by(other)])
+            router.decide([scene.state_topic], commit=True)
+            owners.append(broker.init_producer_id(other.transactional_id))
+        note(command, value)
+
+    owners: list[tuple[int, int]] = []
+    monkeypatch.setattr(EndTransaction, "_note", late)
+    assert _end(stage, scene, committed=False) == 0
+    with Broker(stage.bootstrap) as broker:
+        ((producer_id, epoch),) = owners
+        assert broker.init_producer_id(other.transactional_id) == (producer_id, epoch + 2)
+    with stage.router("after") as after:
+        after.start_and_wait()
+        _holds_once(stage, {"in-another-lane": scene})
 
 
 def test_the_state_of_each_partition_of_a_lane_is_ended_before_it_tells_an_outcome(

@@ -12,14 +12,16 @@ the operator names them, since their other transactions may lie behind it.
     1 fence       become the only writer of the delay partition; refuse another producer id or another first offset
     2 note        write `ending` to the state, by another producer: its marker leaves the open transaction open.
                   From here on routers refuse the partition, and the command, run again, goes on at 3.
-                  Fence other groups of routers, which may have taken over before
+                  Fence all writers of the state again, which may have taken over before
     3 abort       write to the place and abort: the marker ends the forgotten transaction there as well
     4 write again one transaction, of a new epoch: the committed records of the forgotten one, a tombstone for the note
 
 Each step may be the last one of this process. The lane is fenced once more for step 3, since a router takes it back for
-other partitions within seconds. An aborted transaction needs no records in step 4. A committed one is aborted, too, and
-written again: a commit in step 3 that is interrupted would abort it for good. Its records get other offsets; notes of
-records in transit (:mod:`index.named.transit`) follow them.
+other partitions within seconds. In step 2 each lane is fenced that the state names by then: a router may have taken the
+delay partition into another one before it found the note. An aborted transaction needs no records in step 4. A
+committed one is aborted, too, and written again: a commit in step 3 that is interrupted would abort it for good. Its
+records get other offsets; notes of records in transit (:mod:`index.named.transit`) follow them. A record in transit
+that a control has cancelled since is not written again: the mask names its former offset.
 
 Other records behind the open transaction may be copies: applications forward released records with their headers. So an
 operator tells which records are of the transaction: by the batches of the producer id (:mod:`.batches`), or by the
@@ -38,7 +40,7 @@ from typing import Final
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from index.errors import DelayRouterError
+from index.errors import ConfigError, DelayRouterError
 from index.named.transit import relocated
 from index.protocol.record import Record
 from sidecar import failpoints
@@ -50,7 +52,7 @@ from sidecar.kafka.client import clients
 from sidecar.kafka.client.errors import Verdict, classify, error_of
 from sidecar.kafka.doubts.batches import Batches
 from sidecar.kafka.doubts.coordinator_log import outcome_of_last
-from sidecar.kafka.doubts.hidden import Hidden, has_left, read_hidden, read_visible, sources_of
+from sidecar.kafka.doubts.hidden import Hidden, has_answered, has_left, read_hidden, read_visible, sources_of
 from sidecar.kafka.doubts.look import DoubtFinder
 from sidecar.kafka.doubts.producer_id import ProducerId
 from sidecar.kafka.doubts.shown import Shown, command_of
@@ -58,6 +60,7 @@ from sidecar.kafka.reading.scan import read_settled
 from sidecar.kafka.writing.lanes import group_of
 from sidecar.kafka.writing.transactions import abort, commit, naming_right, write_all
 from snapshots.state.ending import ENDING_KEY, Ending, encode_ending
+from snapshots.state.lane import LaneName
 from snapshots.state.state import StoredState, fold_state
 from snapshots.state.transit import encode_transit
 
@@ -79,7 +82,8 @@ class EndTransaction:
 
     ``transactional_id`` is that of a lane, if a lane has the transaction open; ``others`` are then the other delay
     partitions with records in it. ``batches`` are the batches of the place; None: no application forwards records to
-    the place.
+    the place. Raise ConfigError if the place is the own one of another delay partition: the state of that one tells
+    which records it has to write again.
     """
 
     def __init__(
@@ -93,6 +97,10 @@ class EndTransaction:
         others: Iterable[Place] = (),
         batches: Batches | None = None,
     ) -> None:
+        owner = config.owner_of(place)
+        if owner not in (None, (topic.name, partition)):
+            named, where = "{}/{}".format(*owner), "{}/{}".format(*place)
+            raise ConfigError(f"{where} is of {named}: run delay-router end-transaction {named} {where}")
         self._config = config
         self._admin = admin
         self._topic = topic
@@ -146,7 +154,11 @@ class EndTransaction:
         )
 
     def _end(self, producer_id: int, start_offset: int, *, committed: bool) -> int:
-        self._fence(producer_id)
+        if (stored := self._stored()) is not None and stored.ending is None:
+            # Before the fence, which would interrupt all partitions of the other group's lane.
+            self._refuse_others(stored)
+        self._fence_writers()
+        self._owner(producer_id)
         stored = self._stored()
         ending = stored.ending if stored is not None else None
         if committed and self._is_of_lane:
@@ -160,7 +172,7 @@ class EndTransaction:
             raise DelayRouterError(
                 f"the command was begun otherwise; run it again as it was begun: {command_of(ending)}"
             )
-        self._fence_others()
+        self._fence_writers()
         # A router has taken the lane back for its other partitions if the steps above took longer than a take-over.
         self._close(self._owner(producer_id), ending)
         failpoints.passing("ending.closed")
@@ -170,16 +182,20 @@ class EndTransaction:
     def _is_of_lane(self) -> bool:
         return self.transactional_id != self._own_id
 
-    def _fence(self, producer_id: int) -> None:
-        """Do step 1."""
-        if self._is_of_lane:
-            self._fencing(self._own_id)
-        stored = self._stored()
-        if stored is not None and stored.ending is None:
-            # Before the fence, which would interrupt all partitions of the other group's lane.
-            self._refuse_others(stored)
-        self._fence_lane(stored)
-        self._owner(producer_id)
+    def _fence_writers(self) -> None:
+        """Fence every other writer of the state: own ids first, since an owner names its lane by such an id.
+
+        Behind the note no router takes the partition over, so that no further writer follows. A group with a claim is
+        from before the note, or has found the note since.
+        """
+        self._fencing(self._own_id)
+        for group in self._others(self._stored()):
+            other_id = clients.transactional_id(self._config, self._topic.name, self._partition, group=group)
+            self._fencing(other_id, group=group)
+        ended: LaneName | None = None
+        while (stored := self._stored()) is not None and stored.lane not in (None, ended):
+            ended = stored.lane
+            self._fencing(ended.transactional_id, group=group_of(ended))
 
     def _owner(self, producer_id: int) -> Producer:
         """Fence the producer of the transaction, and return it; raise DelayRouterError if it has another id."""
@@ -289,6 +305,8 @@ class EndTransaction:
         if self._place[0] == self._topic.snapshots:
             return []
         hidden = self._hidden(range(ending.from_offset, ending.to_offset), self._own_offsets(ending))
+        if stored is not None and self._place[0] == self._topic.name:
+            return [each for each in hidden if each.offset not in stored.mask]
         if stored is None or not self._state_tells:
             return hidden
         return [each for each, left in zip(hidden, self._have_left(stored, hidden), strict=True) if left]
@@ -311,7 +329,8 @@ class EndTransaction:
         for name, partition in sources_of(hidden) - states.keys():
             topic = self._config.require_delay_topic(name, "")
             states[name, partition] = _folded(read_settled(self._config, topic.state, partition, self._admin))
-        return [(state := states[each.source]) is not None and has_left(state, each) for each in hidden]
+        left = has_answered if self._place[0] == self._topic.receipts else has_left
+        return [(state := states[each.source]) is not None and left(state, each) for each in hidden]
 
     def _wait_for_other_states(self) -> None:
         """Wait for the states of the other delay partitions, where they tell which records of the place have left.
@@ -323,20 +342,8 @@ class EndTransaction:
             topic = self._config.require_delay_topic(name, "--of: ")
             DoubtFinder(self._config, topic, partition, self._admin).wait_for_state()
 
-    def _fence_others(self) -> None:
-        """Fence other groups with a claim: it is from before the note, or its writer has found the note since."""
-        if others := self._others(self._stored()):
-            for group in others:
-                other_id = clients.transactional_id(self._config, self._topic.name, self._partition, group=group)
-                self._fencing(other_id, group=group)
-            self._fence_lane(self._stored())
-
     def _others(self, stored: StoredState | None) -> list[str]:
         return [] if stored is None else sorted(stored.groups - {self._config.router.group_id})
-
-    def _fence_lane(self, stored: StoredState | None) -> None:
-        if stored is not None and stored.lane is not None and stored.lane.transactional_id != self.transactional_id:
-            self._fencing(stored.lane.transactional_id, group=group_of(stored.lane))
 
     def _refuse_unnamed(self, ending: Ending | None, producer_id: int) -> None:
         """Refuse to go on if records of a delay partition that was not named lie behind the transaction of a lane."""

@@ -68,6 +68,11 @@ def has_left(stored: StoredState, hidden: Hidden) -> bool:
     return stored.has_left(due_ms + (_number(headers.get(DELAY_SPREAD)) or 0), hidden.source_offset)
 
 
+def has_answered(stored: StoredState, hidden: Hidden) -> bool:
+    """Say whether, by the state, the control of a hidden receipt was answered: C passes it in the same transaction."""
+    return hidden.source_offset < stored.progress.cursor
+
+
 def _source_of(record: Record) -> tuple[Place, int]:
     match (dict(record.headers).get(DELAY_SOURCE) or b"").rsplit(b"/", 2):
         case [topic, partition, offset] if partition.isdigit() and offset.isdigit():

@@ -8,7 +8,7 @@ from index.buckets.bucket import Manifest, Placement, SegmentRef
 from index.named import transit as shipped
 from index.named.names import hash_of
 from index.named.receipts import ControlOutcome
-from index.named.transit import InTransit, Lot, Transit, lots_of
+from index.named.transit import InTransit, Lot, Transit, lots_of, relocated
 from index.partition.adopting import Adoption
 from index.partition.partition import PartitionIndex
 from index.pending.progress import Position, Progress
@@ -120,3 +120,9 @@ def test_what_is_in_a_bucket_that_is_adopted_stays_cancelled() -> None:
     index.check()
     assert index.committed.sealed_to == 20
     assert 12 in index.named.mask
+
+
+def test_notes_of_a_lot_stay_in_order_if_only_some_of_its_records_have_moved() -> None:
+    notes = [InTransit(Position(5_000, offset), b"id") for offset in (40, 41, 42)]
+    (moved,) = relocated({(7, 0): notes}, {40: 90, 42: 91}).values()
+    assert [note.place.offset for note in moved] == [41, 90, 91]

@@ -6,6 +6,7 @@ from index.buckets.bucket import Manifest, Placement, SegmentRef
 from index.errors import FormatError
 from index.pending.progress import BEFORE_ALL, Behind, Position, Progress, Skipped, start_of
 from index.protocol.headers import PRESETS
+from index.protocol.schedule import AT_ONCE
 from index.rules.rule_history import RuleHistory
 from index.rules.rules import Rules
 from snapshots.envelope import Kind, kind_of, unwrap, wrap
@@ -280,3 +281,26 @@ def test_the_lane_is_known_even_if_the_state_cannot_be_trusted() -> None:
 def test_a_lane_that_names_no_producer_is_refused(lane: LaneName) -> None:
     with pytest.raises(FormatError, match="names a lane without"):
         fold_state([(PROGRESS_KEY, encode_progress(PROGRESS, "id", lane=lane)), (RULES_KEY, RULES)])
+
+
+@pytest.mark.parametrize(
+    ("watermark", "behind", "left"),
+    [
+        (BEFORE_ALL, None, True),
+        (Position(0, 7), None, True),
+        (BEFORE_ALL, BEFORE_ALL, False),
+        (BEFORE_ALL, Position(0, 3), True),
+    ],
+    ids=["nothing-else-has-left", "with-w-in-front", "in-an-adopted-bucket", "in-one-that-has-caught-up-so-far"],
+)
+def test_a_record_that_is_due_at_once_leaves_when_c_passes_it(
+    watermark: Position, behind: Position | None, *, left: bool
+) -> None:
+    """A bucket that a backfill has made holds such records until its own watermark passes them."""
+    catching_up = () if behind is None else (Behind(0, behind),)
+    progress = start_of(0)._replace(
+        cursor=10, watermark=watermark, sealed_to=10, next_bucket=1, catching_up=catching_up
+    )
+    state = StoredState(progress, "id", RuleHistory.beginning(0, A), buckets=(manifest(0, 0, 10),))
+    assert state.has_left(AT_ONCE, 3) is left
+    assert not state.has_left(AT_ONCE, 10)

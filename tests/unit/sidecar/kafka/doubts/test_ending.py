@@ -6,15 +6,19 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
+from pyroaring import FrozenBitMap64
 
 from index.errors import ConfigError, DelayRouterError
 from index.pending.progress import start_of
+from index.protocol.record import Record
 from index.rules.rule_history import RuleHistory
 from sidecar.cli.program import cli
 from sidecar.config.model import Config
+from sidecar.engine.ports import Place
 from sidecar.kafka.client import clients
 from sidecar.kafka.client.admin import parse_place
 from sidecar.kafka.doubts.ending import EndTransaction
+from sidecar.kafka.doubts.hidden import Hidden
 from sidecar.kafka.doubts.shown import Shown
 from snapshots.state.ending import Ending
 from snapshots.state.lane import LaneName
@@ -82,11 +86,20 @@ CONFIG = Config.model_validate(
 ENDING = Ending("out", 0, 40, 44, committed=False, producer_id=7)
 
 
-class Denied:
-    """Stands for a producer without rights."""
+class Producers:
+    """Stands for the producers of a user who has no right to one transactional id."""
+
+    def __init__(self, denied: str) -> None:
+        self._denied = denied
+        self._id = ""
+
+    def of(self, _: Config, transactional_id: str, __: object) -> "Producers":
+        self._id = transactional_id
+        return self
 
     def init_transactions(self, _: float) -> None:
-        raise KafkaException(KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+        if self._id == self._denied:
+            raise KafkaException(KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
 
 
 def named_by(group: str, ending: Ending | None) -> StoredState:
@@ -97,19 +110,69 @@ def named_by(group: str, ending: Ending | None) -> StoredState:
 
 
 @pytest.mark.parametrize(
-    ("stored", "said"),
+    ("denied", "stored", "said"),
     [
-        (None, r"this user may not Write transactional id new\.d\.0; .* --transactional-id new\. "),
-        (named_by("new", None), r"this user may not Write transactional id new\.lane\.5f\.0; "),
-        (named_by("old", ENDING), r"group old have served d/0, .* id old\.lane\.5f\.0\. .* --transactional-id old\. "),
+        ("new.d.0", None, r"this user may not Write transactional id new\.d\.0; .* --transactional-id new\. "),
+        ("new.lane.5f.0", named_by("new", None), r"this user may not Write transactional id new\.lane\.5f\.0; "),
+        (
+            "old.d.0",
+            named_by("old", ENDING),
+            r"group old have served d/0, .* id old\.d\.0\. .* --transactional-id old\. ",
+        ),
         # The fence would interrupt the other group.
-        (named_by("old", None), "routers of group old, not new, serve d/0: .* Nothing was changed"),
+        ("old.d.0", named_by("old", None), "routers of group old, not new, serve d/0: .* Nothing was changed"),
     ],
-    ids=["own-id", "own-lane", "lane-of-another-group", "refused-before-any-fence"],
+    ids=["own-id", "own-lane", "another-group", "refused-before-any-fence"],
 )
-def test_the_right_to_fence_is_named(stored: StoredState | None, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "ending_producer", lambda *_: Denied())
+def test_the_right_to_fence_is_named(
+    denied: str, stored: StoredState | None, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "ending_producer", Producers(denied).of)
     monkeypatch.setattr(EndTransaction, "_stored", lambda _: stored)
     command = EndTransaction(CONFIG, cast("AdminClient", None), CONFIG.delay_topics[0], 0, ("out", 0))
     with pytest.raises(DelayRouterError, match=said):
         command.end(7, 40, committed=False)
+
+
+@pytest.mark.parametrize("name", ["d", "d.delay-state", "d.delay-snapshots", "d.delay-backfill", "d.receipts"])
+def test_the_place_of_another_partition_is_refused_with_the_command_for_it(name: str) -> None:
+    """The settled state of the first partition would tell nothing of its records, and none would be written again."""
+    topic = CONFIG.delay_topics[0]
+    with pytest.raises(ConfigError, match=f"{name}/1 is of d/1: run delay-router end-transaction d/1 {name}/1"):
+        EndTransaction(CONFIG, cast("AdminClient", None), topic, 0, (name, 1))
+    EndTransaction(CONFIG, cast("AdminClient", None), topic, 1, (name, 1))
+
+
+@pytest.mark.parametrize("name", ["out", "d.rejected"])
+def test_a_place_of_several_partitions_is_ended_for_each_of_them(name: str) -> None:
+    EndTransaction(CONFIG, cast("AdminClient", None), CONFIG.delay_topics[0], 0, (name, 1))
+
+
+def hidden(place: Place, offset: int, source_offset: int) -> Hidden:
+    """Return a record without a time on a place."""
+    return Hidden(offset, place, source_offset, Record(None, b"", (), 0))
+
+
+def owed(place: Place, found: list[Hidden], stored: StoredState, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the offsets of the records that a committed transaction has to write again."""
+    monkeypatch.setattr(EndTransaction, "_hidden", lambda *_: found)
+    monkeypatch.setattr(EndTransaction, "_own_offsets", lambda *_: None)
+    command = EndTransaction(CONFIG, cast("AdminClient", None), CONFIG.delay_topics[0], 0, place)
+    return [each.offset for each in command._owed(stored, Ending(*place, 0, 99, committed=True, producer_id=7))]
+
+
+@pytest.mark.parametrize("name", ["d.receipts", "out"])
+def test_what_leaves_at_once_has_left_when_c_has_passed_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """W still is at the beginning: the partition has released nothing that had a time."""
+    history = RuleHistory.beginning(0, CONFIG.rules_for(CONFIG.delay_topics[0]))
+    stored = StoredState(start_of(0)._replace(cursor=10), "", history)
+    found = [hidden(("d", 0), 50, source_offset=5), hidden(("d", 0), 51, source_offset=10)]
+    assert owed((name, 0), found, stored, monkeypatch) == [50]
+
+
+def test_what_was_cancelled_in_transit_is_not_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its new offset is not in the mask, so that it would be released after the receipt of its cancellation."""
+    history = RuleHistory.beginning(0, CONFIG.rules_for(CONFIG.delay_topics[0]))
+    stored = StoredState(start_of(0)._replace(cursor=10), "", history, mask=FrozenBitMap64([51]))
+    found = [hidden(("d", 0), 50, source_offset=5), hidden(("d", 0), 51, source_offset=6)]
+    assert owed(("d", 0), found, stored, monkeypatch) == [50]
