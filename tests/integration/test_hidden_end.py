@@ -3,11 +3,12 @@
 import json
 import time
 
+import pytest
 from confluent_kafka import Producer
 
 from sidecar.engine.buckets.hidden_end import AFTER_S
 from tests.integration.router_process import RouterProcess
-from tests.integration.scenario import Stage, wait_until
+from tests.integration.scenario import APPEND_TIME, Header, Stage, header, now_ms, wait_until
 from tests.support import kafka_tools
 
 
@@ -57,4 +58,48 @@ def test_a_transaction_that_hangs_on_the_delay_topic_is_named(stage: Stage) -> N
         }
         wait_until(lambda: hidden_s(router, delay, 0) == 0, "nothing is hidden any more")
         assert why(router, delay, 0) == ""
+        assert router.stop() == 0
+
+
+LATE_MS = 5_000
+
+
+@pytest.mark.parametrize(
+    "control",
+    [
+        [("deliver-cancel-where", b'{"header": {"name": "tenant", "value": "nobody"}}')],
+        [("deliver-move", b"series"), ("deliver-after", b"60000")],
+    ],
+    ids=["query", "move"],
+)
+def test_a_control_about_a_record_behind_an_open_transaction_holds_up_no_release(
+    control: list[Header], stage: Stage
+) -> None:
+    """The next occurrence was appended behind the transaction, and the control in front of it has to read that one."""
+    out = stage.target(config=APPEND_TIME)
+    delay = stage.delay(default_target=out, recurring=True, min_period="100ms", seal_age="500ms", seal_beyond="1s")
+    foreign = Producer({**stage.kafka, "transactional.id": f"{stage.word}.foreign", "transaction.timeout.ms": 300_000})
+    foreign.init_transactions(20)
+    with stage.router() as router:
+        router.start_and_wait()
+        stage.send(delay, ("deliver-id", b"series"), ("deliver-every", b"1s"), ("deliver-times", b"30"), value=b"again")
+        stage.send(delay, ("deliver-id", b"far"), ("deliver-after", b"90000"), value=b"far")
+        stage.wait_records(out, 2)
+        due_ms = [now_ms() + 12_000 + 100 * number for number in range(20)]
+        for each in due_ms:
+            stage.post(delay, ("deliver-at", b"%d" % each), value=b"waits")
+        stage.flush()
+        wait_until(lambda: router.metric(f'index_lag_records{{partition="0",topic="{delay}"}}') == 0, "all is indexed")
+        router.kill()
+        stage.send(delay, *control, value=None)
+        foreign.begin_transaction()
+        foreign.produce(delay, b"never committed", partition=0)
+        assert foreign.flush(20) == 0
+        router.start_and_wait()
+        wait_until(lambda: sum(record.value == b"waits" for record in stage.records(out)) == len(due_ms), "the others")
+        waited = [record for record in stage.records(out) if record.value == b"waits"]
+        assert max(each.timestamp_ms - int(header(each, "delay-due") or b"0") for each in waited) < LATE_MS
+        assert not router.events("partition_interrupted")
+        foreign.abort_transaction(20)
+        wait_until(lambda: len(stage.records(f"{delay}.receipts")) == 1, "the receipt")
         assert router.stop() == 0

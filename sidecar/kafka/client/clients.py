@@ -165,6 +165,14 @@ def reader(config: Config) -> Consumer:
     return _consumer(config, "reader", _SMALL_FETCHES)
 
 
+def known_reader(config: Config) -> Consumer:
+    """Make a consumer for scattered reads of committed records by offset, such as a record that the router appended.
+
+    Another producer may have a transaction open in front of them, behind which other consumers see nothing.
+    """
+    return _consumer(config, "reader", {**_SMALL_FETCHES, "isolation.level": "read_uncommitted"})
+
+
 def bulk_reader(config: Config) -> Consumer:
     """Make an assign-only consumer for long reads: of segments, and of neighbouring records of a delay topic."""
     return _consumer(

@@ -131,6 +131,8 @@ class KafkaHost:
         """True if the partition should leave its lane, because it holds up the others."""
         self._reader = OffsetReader(lambda: clients.reader(config))
         self._closing.callback(self._reader.close)
+        self._known_reader = OffsetReader(lambda: clients.known_reader(config))
+        self._closing.callback(self._known_reader.close)
 
     def fence(self, stopping: Callable[[], bool]) -> None:
         """Fence the other owners, and join a lane if the process has many partitions.
@@ -294,9 +296,9 @@ class KafkaHost:
         return self._reader
 
     def read_again(self, offsets: Sequence[int]) -> dict[int, Record | None]:
-        """Read records of the delay partition one by one."""
+        """Read records of the delay partition one by one: pending ones, whose offsets the index knows."""
         with self._visitor.outside():
-            return self._reader.read(self._topic.name, self._partition, offsets)
+            return self._known_reader.read(self._topic.name, self._partition, offsets)
 
     def upkeep(self, ledger: PartitionLedger, gate: Gate) -> Upkeep:
         """Return the upkeep of the partition; it uses the admin client of the process."""
