@@ -45,7 +45,11 @@ _JOB: Final = re.compile(r"[a-zA-Z0-9._-]{1,64}")
 @click.option("--divert-to", metavar="PATH", help="Place to which --on-invalid divert writes invalid rows, as Parquet.")
 @click.option("--on-past", type=click.Choice(["release", "fail", "skip"]), default="release", show_default=True)
 @click.option(
-    "--batch", type=click.IntRange(1, 100_000), default=10_000, show_default=True, help="Rows for each transaction."
+    "--batch",
+    type=click.IntRange(1, 100_000),
+    default=10_000,
+    show_default=True,
+    help="Rows for each transaction, which takes 0.2 s beside them.",
 )
 @click.option("--dry-run", is_flag=True, help="Survey the rows and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

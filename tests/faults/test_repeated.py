@@ -7,16 +7,25 @@ aborted: records would be doubled or lost, at or below W and so for ever.
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from operator import attrgetter
 from random import Random
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from index.errors import ConnectionLostError
+from sidecar.config.model import load
+from sidecar.kafka.client.admin import connect
 from sidecar.kafka.client.connections import RenewableProducer
+from sidecar.operations.rejected import redriving
+from sidecar.operations.rejected.selection import RejectedSelection
+from spark_backfill.schedule.row import InputRow, digest_of
+from spark_backfill.schedule.survey import Fingerprint
+from spark_backfill.schedule.write import Sorted, WriteTarget, WrittenRows, write
 from tests.faults.proxy import ApiKey, Moment, Proxy
 from tests.faults.stage import FaultStage, Proxied, settled
 from tests.integration.router_process import RouterProcess
@@ -26,6 +35,8 @@ REPEATS = 100
 QUICK_REPEATS = 4
 KILLS = 8
 COMMITS_UNDER_CUTS = 10
+REDRIVEN = 60
+ROWS = 60
 EVERY_MOMENT = tuple(Moment)
 
 LONG = [pytest.mark.slow, pytest.mark.timeout(1_800)]
@@ -158,6 +169,50 @@ def test_a_router_whose_connections_are_cut_all_the_time_makes_progress(
                 # A slow machine needs one of the longer pauses to reach a commit.
                 time.sleep(rng.uniform(0.1, 1.0))
     assert proxy.effects["cut"] >= COMMITS_UNDER_CUTS, proxy.effects
+
+
+@pytest.mark.parametrize("moment", EVERY_MOMENT[:-1])
+def test_a_redrive_whose_endtxn_comes_late_drives_each_record_once(
+    moment: Moment, one_node: Proxied, lone: FaultStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (proxy,) = one_node.proxies
+    delay = lone.delay(default_target=lone.target())
+    with lone.router() as router:
+        router.start_and_wait()
+        lone.send_many(delay, [[("deliver-at", b"soon")]] * REDRIVEN)
+        lone.wait_records(f"{delay}.rejected", REDRIVEN)
+        assert router.stop() == 0
+    config = load(router.config, {})
+    monkeypatch.setattr(redriving, "IN_ONE_TRANSACTION", REDRIVEN // 6)
+    proxy.watched = b".redrive"
+    proxy.stray(ApiKey.END_TXN, moment)
+    order = redriving.Redrive(RejectedSelection(delay))
+    report = redriving.redrive(config, connect(config), config.delay_topics[0], order)
+    assert (report.selected, report.driven, report.already_redriven) == (REDRIVEN, REDRIVEN, 0)
+    copies = Counter(record.value for record in lone.records(delay) if "delay-redriven" in dict(record.headers))
+    assert copies == {b"%d" % number: 1 for number in range(REDRIVEN)}
+    assert (proxy.effects["delivered END_TXN"], proxy.effects["accepted END_TXN"]) == (1, 0), proxy.effects
+
+
+@pytest.mark.parametrize("moment", EVERY_MOMENT[:-1])
+def test_a_table_is_written_once_though_an_endtxn_of_the_job_comes_late(
+    moment: Moment, one_node: Proxied, lone: FaultStage
+) -> None:
+    (proxy,) = one_node.proxies
+    delay = lone.delay(default_target=lone.target())
+    table = [InputRow(str(number), None, b"k", b"%d" % number) for number in range(ROWS)]
+    rows = [Sorted(0, digest_of(row), True, row.key, row.value, ()) for row in table]
+    rows.sort(key=attrgetter("digest"))
+    fingerprint = Fingerprint()
+    for row in rows:
+        fingerprint.add(row.digest)
+    proxy.watched = b".schedule."
+    proxy.stray(ApiKey.END_TXN, moment)
+    kafka = {"bootstrap.servers": one_node.bootstrap}
+    target = WriteTarget(kafka, lone.group_id, "job", delay, {0: fingerprint.text()}, ROWS // 6, 1_000_000)
+    assert list(write(target, rows)) == [WrittenRows(0, ROWS, 0, 0)]
+    assert Counter(record.value for record in lone.records(delay)) == {b"%d" % number: 1 for number in range(ROWS)}
+    assert (proxy.effects["delivered END_TXN"], proxy.effects["accepted END_TXN"]) == (1, 0), proxy.effects
 
 
 @contextmanager

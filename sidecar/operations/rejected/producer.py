@@ -1,16 +1,15 @@
 """Makes the producer that drives rejected records again."""
 
-from confluent_kafka import Producer
-
 from sidecar.config.model import Config
 from sidecar.kafka.client.clients import MAX_MESSAGE_BYTES
+from sidecar.kafka.client.connections import RenewableProducer
 from sidecar.kafka.client.tokens import connection
 from sidecar.logs import events
 
 
-def redriver(config: Config, rejected: str) -> Producer:
+def redriver(config: Config, rejected: str) -> RenewableProducer:
     """Return the transactional producer for a rejected topic; a newer one fences the older, so one at a time works."""
-    return Producer(
+    return RenewableProducer(
         {
             **connection(config),
             "client.id": f"{config.router.group_id}-redrive",
@@ -25,5 +24,5 @@ def redriver(config: Config, rejected: str) -> Producer:
             "topic.metadata.propagation.max.ms": 5_000,
             "allow.auto.create.topics": False,
         },
-        logger=events.librdkafka_logger(),
+        events.librdkafka_logger(),
     )

@@ -14,7 +14,7 @@ from typing import Final
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from index.errors import DelayRouterError
+from index.errors import ConnectionLostError, DelayRouterError
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.kafka.client.errors import Verdict, classify, error_of
@@ -83,21 +83,38 @@ def redrive(
     """
     report = RedriveReport()
     until_s = time.monotonic() + order.within_s
-    producer = None if order.dry_run else redriver(config, topic.rejected)
     try:
-        if producer is not None:
-            transactions.fence(producer, lambda: time.monotonic() > until_s, "this is the setting of the brokers")
         with RejectedLog(config, admin, topic.rejected, until_s) as log:
-            _Run(log, topic, order, report, on_progress).drive(producer)
+            run = _Run(log, topic, order, report, on_progress)
+            if order.dry_run:
+                run.choose(log.committed())
+            else:
+                while not _has_driven(run, config, topic.rejected, until_s):
+                    pass
     except OutOfTimeError as error:
         if not report.driven:
             remedy = "nothing was driven; the command has the time: delay-router rejected redrive"
             raise OutOfTimeError(f"{error}; {remedy}") from None
     except KafkaException as exception:
         raise _explained(exception, topic, report) from exception
+    return report
+
+
+def _has_driven(run: "_Run", config: Config, rejected: str, until_s: float) -> bool:
+    """Drive the records of a run with a new producer; return False if it has lost a connection before it was done.
+
+    A repeated request of the lost connection may arrive late, and would end the next transaction of that producer
+    (:mod:`sidecar.kafka.client.connections`). The next producer fences it, and reads all marks again.
+    """
+    producer = redriver(config, rejected)
+    try:
+        transactions.fence(producer, lambda: time.monotonic() > until_s, "this is the setting of the brokers")
+        run.drive(producer)
+    except ConnectionLostError:
+        return False
     finally:
         _give_up(producer)
-    return report
+    return True
 
 
 def _explained(exception: KafkaException, topic: DelayTopicConfig, report: RedriveReport) -> DelayRouterError:
@@ -113,12 +130,11 @@ def _explained(exception: KafkaException, topic: DelayTopicConfig, report: Redri
     )
 
 
-def _give_up(producer: Producer | None) -> None:
+def _give_up(producer: Producer) -> None:
     """Abort an open transaction, so that readers of the delay topic need not wait for its timeout."""
-    if producer is not None:
-        # The abort fails when no transaction is open, no broker answers or the producer is fenced.
-        with suppress(KafkaException):
-            producer.abort_transaction(_ABORT_WITHIN_S)
+    # The abort fails when no transaction is open, no broker answers or the producer is fenced.
+    with suppress(KafkaException):
+        producer.abort_transaction(_ABORT_WITHIN_S)
 
 
 class _Run:
@@ -135,17 +151,14 @@ class _Run:
         self._names = id_names(topic)
         self._delay_partitions = log.partitions_of(topic.name)
 
-    def drive(self, producer: Producer | None) -> None:
-        """Choose the records to drive, then drive them; without a producer only choose them."""
-        offsets = self._log.whole() if producer is not None else self._log.committed()
-        chosen = self._choose(offsets)
-        self._report.to_drive = sum(map(len, chosen.values()))
-        self._on_progress(self._report)
-        if producer is not None and self._report.to_drive:
+    def drive(self, producer: Producer) -> None:
+        """Choose the records that are not driven yet, then drive them."""
+        chosen = self.choose(self._log.whole())
+        if any(chosen.values()):
             self._copy(producer, chosen)
 
-    def _choose(self, offsets: dict[int, range]) -> dict[int, set[int]]:
-        """Return the offsets to drive of each partition, once all records and marks have been read."""
+    def choose(self, offsets: dict[int, range]) -> dict[int, set[int]]:
+        """Return the offsets to drive of each partition, once all records and marks have been read; report them."""
         candidates: dict[int, list[int]] = {number: [] for number in offsets}
         marked: dict[int, set[int]] = {number: set() for number in offsets}
         over_limit: dict[int, set[int]] = {number: set() for number in offsets}
@@ -161,16 +174,21 @@ class _Run:
                 elif each.redriven >= self._order.most_redriven:
                     over_limit[each.partition].add(each.offset)
         chosen: dict[int, set[int]] = {}
-        left = self._order.most
+        report, most = self._report, self._order.most
+        left = None if most is None else most - report.driven
+        # The marks of this run are no marks of a run before.
+        report.selected, report.already_redriven, report.not_whole, report.over_limit = 0, -report.driven, 0, 0
         for number, found in candidates.items():
             waiting = [offset for offset in found if offset not in marked[number]]
             stay = not_whole[number] | over_limit[number]
-            self._report.selected += len(found)
-            self._report.already_redriven += len(found) - len(waiting)
-            self._report.not_whole += len(not_whole[number] - marked[number])
-            self._report.over_limit += len(over_limit[number] - marked[number])
+            report.selected += len(found)
+            report.already_redriven += len(found) - len(waiting)
+            report.not_whole += len(not_whole[number] - marked[number])
+            report.over_limit += len(over_limit[number] - marked[number])
             chosen[number] = set([offset for offset in waiting if offset not in stay][:left])
             left = None if left is None else left - len(chosen[number])
+        report.to_drive = report.driven + sum(map(len, chosen.values()))
+        self._on_progress(report)
         return chosen
 
     def _copy(self, producer: Producer, chosen: dict[int, set[int]]) -> None:
