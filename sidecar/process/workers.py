@@ -60,7 +60,7 @@ class Workers:
         for worker in ending:
             worker.join(max(0.0, deadline_s - time.monotonic()))
         late = [worker for worker in ending if worker.is_alive()]
-        self._ended_late += late
+        self._ended_late = [worker for worker in (*self._ended_late, *late) if worker.is_alive()]
         return not late
 
     def stop(self) -> None:
@@ -145,6 +145,7 @@ class Assignment:
     def turned(self) -> None:
         """Tell the probes that the loop of the member is alive, and tidy memory if it is time."""
         self._health.turned()
+        self._shared.lanes.serve_given_up()
         self._garbage.collect_if_quiet()
         self._heap.trim_if_worth()
 

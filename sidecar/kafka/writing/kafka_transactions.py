@@ -25,7 +25,7 @@ from sidecar.kafka.writing import transactions
 from sidecar.kafka.writing.lane import Finish, Lane
 from sidecar.kafka.writing.refusals import Suspect, find_refused, send_in_small_batches
 from sidecar.kafka.writing.transactions import OnDelivery
-from sidecar.kafka.writing.writer import PartitionWriter
+from sidecar.kafka.writing.writer import NO_OFFSET, PartitionWriter
 
 
 class _Relation(Enum):
@@ -138,6 +138,8 @@ class KafkaTransactions:
             return []
         # A record that is not delivered within the time of a transaction has failed when the flush returns.
         self._producer.flush()
+        # Not by a commit, which would succeed, and the state would not know what has left.
+        assert NO_OFFSET not in placed.values(), "an appended record was delivered without its offset"
         if not all(each.offset in placed for each in transaction.appended):
             # A transaction with a failed delivery does not commit; the error of the commit tells why it failed.
             transactions.commit(self._producer)

@@ -193,6 +193,12 @@ class Lanes:
                 producer.purge()
             self._ended.add(name)
 
+    def serve_given_up(self) -> None:
+        """Let the producers of given-up ids hand over their log lines; a fence that is stuck for days makes many."""
+        for producer in [*self.given_up.values()]:
+            if producer is not None:
+                producer.poll(0)
+
     def _lock_of(self, transactional_id: str) -> Lock:
         with self._lock:
             return self._locks.setdefault(transactional_id, Lock())

@@ -32,6 +32,9 @@ POLL_EVERY = 1_000
 _MODES: Final = {"release": 0, "due": 1, "source": 2}
 """The modes of timestamps, in the numbers of the kernel."""
 
+NO_OFFSET: Final = -1
+"""In place of the offset of a record that was delivered without one: the broker had it already, from a repetition."""
+
 TIMESTAMP_NOW = 0
 """The value that makes librdkafka set the time of the call to produce."""
 
@@ -200,6 +203,8 @@ def _note_place(
     placed: dict[int, int], follows: int, then: OnDelivery | None, error: KafkaError | None, message: Message
 ) -> None:
     _note_offset(placed, follows, error, message)
+    if error is None:
+        placed.setdefault(follows, NO_OFFSET)
     if then is not None:
         then(error, message)
 

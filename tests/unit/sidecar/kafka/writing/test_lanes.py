@@ -31,11 +31,15 @@ class Made:
         self.transactional_id = transactional_id
         self.on_throttle = on_throttle
         self.is_purged = False
+        self.polls = 0
         self._stuck = stuck
 
     def init_transactions(self, _: float) -> None:
         if self.transactional_id in self._stuck:
             raise KafkaException(NOT_YET)
+
+    def poll(self, _: float) -> None:
+        self.polls += 1
 
     def purge(self) -> None:
         self.is_purged = True
@@ -230,6 +234,20 @@ def test_a_producer_goes_on_fencing_an_id_that_was_given_up() -> None:
     process.join(2)
     assert process.trying == {former: None}
     assert not process.end(one.name)
+
+
+def test_the_log_lines_of_a_producer_that_cannot_fence_its_id_are_taken() -> None:
+    process = Process(lanes=1)
+    member = process.join(0)
+    process.stuck.add(member.name.transactional_id)
+    member.lane.end()
+    process.join(0)
+    process.lanes.serve_given_up()
+    assert [each.polls for each in process.made] == [0, 1, 0]
+    process.stuck.clear()
+    process.join(1)
+    process.lanes.serve_given_up()
+    assert [each.polls for each in process.made] == [0, 1, 0]
 
 
 def test_a_partition_without_a_lane_gives_up_an_id_that_its_process_cannot_fence() -> None:
