@@ -115,6 +115,7 @@ FAULTS: Final = (
         {
             'delay_router_partition_state{instance="a",topic="t",partition="0",state="active"}': "1+0x10 0+0x230",
             'delay_router_partition_state{instance="a",topic="t",partition="0",state="drained"}': "0+0x10 1+0x230",
+            'delay_router_next_due_timestamp_seconds{instance="a",topic="t"}': "3600+0x240",
         },
         fires_at=195,
         silent_at=188,

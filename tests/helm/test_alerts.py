@@ -16,9 +16,10 @@ from tests.support.paths import ROOT
 _FIRING: Final = 'count by (alertname) (ALERTS{alertstate="firing"})'
 
 _SERVED: Final = {
-    'delay_router_partition_state{instance="a",topic="orders.delay",partition="0",state="active"}': f"1+0x{SAMPLES}"
+    f'delay_router_partition_state{{instance="a",topic="{topic}",partition="0",state="active"}}': f"1+0x{SAMPLES}"
+    for topic in ("orders.delay", "billing.delay")
 }
-"""The delay topic in the chart's values."""
+"""The delay topics in the chart's values."""
 
 
 @pytest.fixture(scope="module")
@@ -36,17 +37,44 @@ def test_promtool_reads_the_rules(rules: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_promtool_reads_the_queries_for_service_levels(tmp_path: Path) -> None:
+def _service_levels() -> dict[str, str]:
+    """Return the query for each promise in OPERATIONS."""
     section = (ROOT / "OPERATIONS.md").read_text(encoding="utf-8").partition("## Service levels")[2]
-    queries = [
-        query.replace(r"\|", "|")
-        for query in re.findall(r"^\| [^`]+ \| `(.+?)` \| `DelayRouter", section, re.MULTILINE)
+    found = re.findall(r"^\| ([^`]+) \| `(.+?)` \| `DelayRouter", section, re.MULTILINE)
+    assert len(found) == section.count("| `DelayRouter")
+    return {promise: query.replace(r"\|", "|") for promise, query in found}
+
+
+def test_promtool_reads_the_queries_for_service_levels(tmp_path: Path) -> None:
+    recorded = [
+        {"record": f"slo:number:{number}", "expr": query} for number, query in enumerate(_service_levels().values())
     ]
-    assert len(queries) == section.count("| `DelayRouter")
-    recorded = [{"record": f"slo:number:{number}", "expr": query} for number, query in enumerate(queries)]
     file = tmp_path / "slo.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "slo", "rules": recorded}]}))
     done = tools.run("promtool", "check", "rules", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_partition_that_nobody_serves_counts_against_the_service_level(tmp_path: Path) -> None:
+    query = _service_levels()["every partition served, 99.9 % of the time"]
+    assert (query.count("30d"), query.count("43200")) == (2, 1)
+    # promtool holds no more than 10,000 samples.
+    of_a_day = query.replace("30d", "1d").replace("43200", "1440")
+    place = 'delay_router_partition_state{instance="a",topic="t",partition='
+    day = {
+        f'{place}"0",state="active"}}': "1+0x1440",
+        f'{place}"1",state="active"}}': "1+0x720 stale",
+        'delay_router_delay_topic_partitions{instance="a",topic="t"}': "2+0x1440",
+    }
+    at_end = {"expr": of_a_day, "eval_time": "1440m30s", "exp_samples": [{"labels": '{topic="t"}', "value": 0.75}]}
+    case = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in day.items()],
+        "promql_expr_test": [at_end],
+    }
+    file = tmp_path / "slo.json"
+    file.write_text(json.dumps({"rule_files": [], "evaluation_interval": "1m", "tests": [case]}))
+    done = tools.run("promtool", "test", "rules", file)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -69,8 +97,8 @@ def test_a_wrong_verdict_is_seen(rules: Path) -> None:
 def test_what_a_policy_stops_is_no_fault(rules: Path, state: str) -> None:
     place = 'delay_router_partition_state{instance="a",topic="t",partition="0",state='
     stopped = {f'{place}"active"}}': "1+0x60 0+0x180", f'{place}"{state}"}}': "0+0x60 1+0x180"}
-    if state == "paused":
-        stopped['delay_router_next_due_timestamp_seconds{instance="a",topic="t"}'] = "3600+0x240"
+    # The first record that waits stays the first one.
+    stopped['delay_router_next_due_timestamp_seconds{instance="a",topic="t"}'] = "3600+0x240"
     assert _judged(rules, [_case(stopped, {minute: set() for minute in (60, 64, 90, 200)})]) == ""
 
 

@@ -143,11 +143,13 @@ def test_the_chart_ships_the_dashboard_and_the_alerts_unchanged() -> None:
         for rule in yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())["groups"][0]["rules"]
     }
     assert shipped.keys() == own.keys() - {"DelayRouterMixedVersions"} | {"DelayRouterTopicNotServed", "OrdersHeldUp"}
+    not_served = shipped["DelayRouterTopicNotServed"]["annotations"]
+    assert not_served["runbook_url"] == "runbooks/delay-router#delayroutertopicnotserved"
     for name in own.keys() & shipped.keys():
         assert shipped[name]["expr"] == own[name]["expr"]
         assert shipped[name].get("for") == own[name].get("for")
         assert shipped[name]["labels"] == {**own[name]["labels"], "team": "messaging"}
         assert shipped[name]["annotations"] == {
             **own[name]["annotations"],
-            "runbook_url": f"runbooks/delay-router#{name}",
+            "runbook_url": f"runbooks/delay-router#{name.lower()}",
         }

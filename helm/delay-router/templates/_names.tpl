@@ -53,6 +53,11 @@ app.kubernetes.io/component: router
 {{- end }}
 {{- end }}
 
+{{- /* How many routers run at least: autoscaling takes the place of replicas. */}}
+{{- define "delay-router.replicas" -}}
+{{ ternary .Values.autoscaling.minReplicas .Values.replicas .Values.autoscaling.enabled | int }}
+{{- end }}
+
 {{- define "delay-router.service-account" -}}
 {{- if .Values.serviceAccount.create }}
 {{- default (include "delay-router.fullname" .) .Values.serviceAccount.name }}
