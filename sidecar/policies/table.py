@@ -4,6 +4,9 @@
 
     target/NAME  >  topic/NAME  >  default  >  configuration file
 
+Two keys are exceptions. A delay topic that is ``paused``, or not ``enabled``, is so for all its targets, under any
+policy of a target. A target that is not ``enabled`` rejects new records under any ``when_disabled``.
+
 Effects of a changed policy on records that are pending already:
 
 ===================  ===================================================================================
@@ -65,6 +68,9 @@ from sidecar.policies.policy import (
 CONFIGURATION: Final = "configuration"
 
 _OF_TOPIC: Final = frozenset(DelayTopicConfig.model_fields)
+_STOPPING: Final = {"paused": True, "enabled": False}
+"""The values by which a delay topic stops all its targets, also a target whose policy has another value."""
+
 _TARGET_KEYS: Final = (
     *("enabled", "when_disabled", "max_delay", "spread", "expire_after", "timestamp", "paused", *PAUSE_TERMS),
     *("records_per_second", "bytes_per_second"),
@@ -192,7 +198,12 @@ def effective(table: PolicyTable, config: Config, topic: str, target: str = "") 
     if not target:
         return found | _terms_of_pause(table, found["paused"].origin)
     scope = target_scope(target)
-    own = {key: EffectiveValue(value, str(scope)) for key, value in plain_of(table.get(scope)).items()}
+    said = plain_of(table.get(scope))
+    if said.get("enabled") is False:
+        # Only a delay topic releases at once.
+        said["when_disabled"] = "reject"
+    stopped = {key for key, value in _STOPPING.items() if found[key].value is value and said.get(key) is not value}
+    own = {key: EffectiveValue(value, str(scope)) for key, value in said.items() if key not in stopped}
     found = {key: own.get(key, found[key]) for key in _TARGET_KEYS}
     return found | _terms_of_pause(table, found["paused"].origin)
 

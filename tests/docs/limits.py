@@ -17,6 +17,7 @@ from sidecar.config.units import MAX_DURATION_MS, format_duration, format_size
 from sidecar.config.value_types import MAX_REASON_CHARACTERS
 from sidecar.engine.limits import LIMITS as OF_PARTITION
 from sidecar.engine.ownership.tail import HELD_UP_RECORDS
+from sidecar.http.api.calls import MAX_UNDER_WAY
 from sidecar.http.guard import MAX_BODY_BYTES
 from sidecar.http.pace import ANYBODY, KNOWN, UNKNOWN, Rate
 from sidecar.http.server import ANSWERED_WITHIN_S, HEADERS_WITHIN_S, MAX_HEADER_BYTES, PLACES
@@ -69,6 +70,7 @@ LIMITS: Final = [
     ("headers of an HTTP request", f"{format_size(MAX_HEADER_BYTES)}, within {HEADERS_WITHIN_S:.0f} s", "closed"),
     ("an HTTP request", f"{ANSWERED_WITHIN_S:.0f} s", "closed"),
     ("body of an API request", format_size(MAX_BODY_BYTES), "413"),
+    ("calls of one kind that an API has under way", str(MAX_UNDER_WAY), "503"),
     ("requests of one client for metrics", _rate(ANYBODY), "429"),
     ("requests of one token", _rate(KNOWN), "429"),
     ("requests without a known token, all together", _rate(UNKNOWN), "429"),

@@ -14,6 +14,7 @@ from sidecar.config.model import RouterConfig
 from sidecar.config.units import format_duration
 from sidecar.engine.limits import LIMITS
 from sidecar.engine.ownership.tail import HELD_UP_RECORDS
+from sidecar.http.api.calls import MAX_UNDER_WAY
 from sidecar.http.pace import ANYBODY
 from sidecar.http.server import HEADERS_WITHIN_S, PLACES
 from sidecar.kafka.reading.bad_batches import TRIES
@@ -103,7 +104,9 @@ SENTENCES: Final = [
         "OPERATIONS.md",
         f"429 beyond {ANYBODY.per_s:.0f} requests a second and client, with bursts of {ANYBODY.burst:.0f}",
     ),
+    ("API.md", f"has at most {MAX_UNDER_WAY} calls of a kind under way"),
     ("OPERATIONS.md", f"the first {EXAMINED_RECORDS:,} records of a transaction"),
+    ("REFERENCE.md", f"for {LIMITS.drain_within_s:.0f} s at most; then the partition is not served"),
     ("REFERENCE.md", f"lines wait in memory ({MAX_BYTES // MIB} MiB)"),
     ("REFERENCE.md", f"rejected after {MAX_HOPS} routers in a row"),
     ("RUNBOOK.md", f"more than {MAX_HEADERS:,} headers"),

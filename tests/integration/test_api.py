@@ -150,18 +150,26 @@ def test_what_was_sent_by_http_is_cancelled_and_replaced_by_http(stage: Stage, s
     assert one.ask("DELETE", f"{path}?if_due_ms=1", None, OPERATE).status_code == 409
     assert one.ask("DELETE", f"{path}?partition=99", None, OPERATE).status_code == 404
     assert one.ask("PATCH", f"{path}?partition=2", {"due_ms": clock.now_ms() + 60_000}, OPERATE).status_code == 404
-    assert one.ask("POST", path, {"headers": [hour]}, OPERATE).status_code == 422, "it has no key to be placed by"
+    keyless = one.ask("POST", f"{path}?if_due_ms={place['due_ms']}", {"headers": [hour]}, OPERATE)
+    assert keyless.status_code == 422, "it has no key to be placed by"
     answer = one.ask("DELETE", path, None, OPERATE)
     assert answer.status_code == 200, answer.text
     assert answer.json()["cancelled"] == [{key: place[key] for key in ("partition", "offset", "due_ms")}]
     assert one.ask("DELETE", path, None, OPERATE).status_code == 404
     assert one.get(f"/topics/{delay}/schedules?id=order-7")["schedules"] == []
-    first = one.ask("POST", path, {"key": "k", "headers": [hour]}, OPERATE)
-    assert (first.status_code, first.json()["replaced"]) == (200, []), first.text
+    # Nothing is pending now, and a token that operates writes no new schedule. Each of these would leave at once.
+    new, replaces = {"key": "k", "value": "new"}, [named, {"name": "deliver-replace", "value": "true"}]
+    assert one.ask("POST", path, new, OPERATE).status_code == 403
+    refused = one.ask("POST", f"/topics/{delay}/records", {**new, "headers": replaces}, OPERATE)
+    assert (refused.status_code, "deliver-if-due" in refused.text) == (403, True)
+    assert one.ask("POST", f"{path}?if_due_ms={place['due_ms']}", new, OPERATE).status_code == 404
+    conditional = [*replaces, {"name": "deliver-if-due", "value": str(place["due_ms"])}]
+    assert one.ask("POST", f"/topics/{delay}/records", {**new, "headers": conditional}, OPERATE).status_code == 201
+    first = one.ask("POST", f"/topics/{delay}/records", {"key": "k", "headers": [named, hour]}, PRODUCE).json()
     other_time = one.ask("POST", f"{path}?if_due_ms=1", {"key": "k", "headers": [hour]}, OPERATE)
     assert other_time.status_code == 409
-    second = one.ask("POST", path, {"key": "k", "value": "now"}, OPERATE).json()
-    assert second["replaced"] == [{key: first.json()[key] for key in ("partition", "offset", "due_ms")}]
+    second = one.ask("POST", f"{path}?if_due_ms={first['due_ms']}", {"key": "k", "value": "now"}, OPERATE).json()
+    assert second["replaced"] == [{key: first[key] for key in ("partition", "offset", "due_ms")}]
     (record,) = stage.wait_records(out, 1)
     assert (record.value, header(record, "delay-id")) == (b"now", b"order-7")
 

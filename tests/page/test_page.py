@@ -288,6 +288,16 @@ def test_a_record_by_its_id_or_key(window: Browser, world: World) -> None:
     assert window.all("main img, main script") == []
 
 
+def test_a_query_by_header_is_for_who_sees_payload(window: Browser, world: World) -> None:
+    window.sign_in(OPERATE)
+    # As if the page had offered it.
+    window.go(f"#cancel/{world.delay}?target={world.out}&header=customer&value=7")
+    window.wait(".refused", "counts by header are for +payload")
+    assert window.all("h2, #cancel-header, #cancel-value, #trouble") == []
+    window.wait("#cancel-target").submit()
+    window.wait("h2", "pending match")
+
+
 def test_who_changed_which_policy(window: Browser, world: World) -> None:
     producer = Producer({"bootstrap.servers": world.stage.bootstrap})
     policy = json.dumps({"version": 1, "paused": True, "paused_reason": MARKUP}).encode()

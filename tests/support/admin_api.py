@@ -74,6 +74,8 @@ PRODUCE: Final = "produces-0123456789abcdef0123456789ab"
 SEES: Final = "sees-payload-0123456789abcdef01234567"
 """Reads, and sees the contents of records."""
 
+OPERATE_SEES: Final = "operates-and-sees-0123456789abcdef0123"
+
 JSON: Final = {"content-type": "application/json"}
 
 
@@ -374,7 +376,7 @@ class Api:
     def __init__(self, directory: Path, *, timeout_s: float = 20.0, **admin: Any) -> None:
         self.token_file = directory / "tokens"
         lines = ("# for tests", f"read {READ}", "", f"operate {OPERATE}", f"produce {PRODUCE}", f"read+payload {SEES}")
-        self.token_file.write_text("\n".join(lines))
+        self.token_file.write_text("\n".join((*lines, f"operate+payload {OPERATE_SEES}")))
         self.config = config(token_file=str(self.token_file), **admin)
         self.operations = FakeOperations(self.config)
         self.now_s = 1_000.0

@@ -4,7 +4,8 @@ from index.errors import DelayRouterError
 
 HOW_TO_GET_ONE = (
     "set KAFKA_BOOTSTRAP_SERVERS=host:port to use a running cluster, or install Java 17 or newer and Maven "
-    "(Debian, Ubuntu: apt-get install openjdk-17-jre-headless maven), or start a Docker engine"
+    "(Debian, Ubuntu: apt-get install openjdk-17-jre-headless maven), or start a Docker engine and install the extra "
+    "local (in a clone: uv tool install --force '.[local]')"
 )
 
 

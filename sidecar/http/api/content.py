@@ -9,7 +9,7 @@ the values of headers, and only it may ask for the value, by a path of its own. 
 import codecs
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from fnmatch import translate
 from http import HTTPStatus
 from typing import Annotated, Final, Literal
@@ -20,6 +20,7 @@ from starlette.responses import Response
 
 from index.protocol.record import Record
 from index.rules.unreadable import DELAY_UNREADABLE_HEADERS
+from sidecar.config.listeners import AdminConfig
 from sidecar.http.api import bodies
 from sidecar.http.api.backend import Backend
 from sidecar.http.api.shapes import MillisecondsText, Offset, Partition, TopicName, milliseconds
@@ -83,7 +84,7 @@ class RecordValueAnswer(Answer):
 def routes(backend: Backend) -> APIRouter:
     """Return the paths ``…/headers`` and ``…/value`` below the place of a record."""
     router = APIRouter(tags=["content"])
-    is_masked = _masking((*backend.config.admin.masked_headers, DELAY_UNREADABLE_HEADERS))
+    is_masked = masking(backend.config.admin)
     kept, rejected = "/topics/{topic}", "/topics/{topic}/rejected"
     place = "/partitions/{partition}/records/{offset}"
 
@@ -135,9 +136,9 @@ def _require_payload(request: Request) -> None:
         raise Refusal(HTTPStatus.FORBIDDEN, "this token may not see the content of records: values are for +payload")
 
 
-def _masking(patterns: Iterable[str]) -> Callable[[str], bool]:
-    """Return whether a header of that name is masked for everybody; case does not count."""
-    masked = re.compile("|".join(map(translate, patterns)))
+def masking(admin: AdminConfig) -> Callable[[str], bool]:
+    """Return a function that says whether a header of a name is masked for everybody; case does not count."""
+    masked = re.compile("|".join(map(translate, (*admin.masked_headers, DELAY_UNREADABLE_HEADERS))))
     return lambda name: masked.match(name.lower()) is not None
 
 

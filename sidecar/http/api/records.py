@@ -3,6 +3,9 @@
 A schedule takes the role ``produce``. A control (``deliver-cancel``, ``-replace``, ``-move``) takes ``operate`` on each
 path, since it changes schedules that another caller has written. The name of a header alone decides, not its value.
 
+A replacement also takes a condition, ``deliver-if-due``. Where no schedule is pending for that time, the router
+delivers nothing. Without the condition the replacement would be a new schedule there, which is for ``produce`` alone.
+
 A repeated call writes a second record: a caller that gets no answer looks before it asks again.
 """
 
@@ -15,12 +18,13 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from index.protocol.control_headers import NAMES
+from index.protocol.control_headers import IF_DUE, NAMES, REPLACE
 from index.protocol.headers import lowered
 from sidecar.http.api import bodies
 from sidecar.http.api.backend import Backend
 from sidecar.http.api.shapes import JSON_ONLY, TopicName
 from sidecar.http.guard import refuse_role
+from sidecar.http.problems import Refusal
 from sidecar.http.tokens import Caller, Role
 from sidecar.operations.controls.orders import NewRecord
 from sidecar.operations.status.answers import Answer
@@ -76,7 +80,8 @@ def routes(backend: Backend) -> APIRouter:
     async def write_record(request: Request, topic: TopicName, body: RecordOrder) -> Response:
         """Write a record to a delay topic, unless it would be rejected there; twice when it is asked for twice.
 
-        A control (deliver-cancel, -replace, -move, -if-due) takes the role operate.
+        A control (deliver-cancel, -replace, -move, -if-due) takes the role operate, and deliver-replace takes
+        deliver-if-due beside it.
         """
         require_role(request.state.caller, body)
         backend.require_topic(topic)
@@ -88,11 +93,20 @@ def routes(backend: Backend) -> APIRouter:
 
 def require_role(caller: Caller, body: RecordOrder) -> None:
     """Raise a Refusal unless the caller's role may write a record with these headers."""
-    control = next((each.name for each in body.headers if lowered(each.name) in NAMES), None)
-    if control is not None:
-        refuse_role(caller, Role.OPERATE, f"a record with {control}, which changes other schedules,")
-    else:
+    controls = {lowered(each.name): each.name for each in body.headers if lowered(each.name) in NAMES}
+    if not controls:
         refuse_role(caller, Role.PRODUCE)
+        return
+    refuse_role(caller, Role.OPERATE, f"a record with {next(iter(controls.values()))}, which changes other schedules,")
+    if REPLACE in controls and IF_DUE not in controls:
+        raise without_condition(caller, IF_DUE)
+
+
+def without_condition(caller: Caller, condition: str) -> Refusal:
+    """Return the refusal of a replacement without a condition, which may become a new schedule."""
+    why = f"this token may only {caller.role.value}, and a replacement without {condition} may be a new schedule"
+    remedy = f"give {condition}, the time for which the pending schedule was requested"
+    return Refusal(HTTPStatus.FORBIDDEN, f"{why}: {remedy}; a new schedule takes one of {Role.PRODUCE.value}")
 
 
 def record_of(body: RecordOrder) -> NewRecord:

@@ -1,5 +1,6 @@
 """Paths of pending schedules: list, cancel, move and replace them, and cancel all that match."""
 
+from collections.abc import Callable
 from dataclasses import asdict
 from http import HTTPStatus
 from typing import Annotated, Final
@@ -13,9 +14,11 @@ from index.protocol.headers import CONTROL_PREFIX
 from index.protocol.where import CancelWhere, WantedHeader
 from sidecar.http.api import bodies
 from sidecar.http.api.backend import Backend
-from sidecar.http.api.records import RecordOrder, RecordWrittenAnswer, record_of
+from sidecar.http.api.content import masking
+from sidecar.http.api.records import RecordOrder, RecordWrittenAnswer, record_of, without_condition
 from sidecar.http.api.shapes import JSON_ONLY, DueMs, DueMsText, Id, MillisecondsText, TopicName, milliseconds
 from sidecar.http.problems import Refusal
+from sidecar.http.tokens import Caller
 from sidecar.operations.controls.orders import ControlOrder, QueryOrder, ReceiptAnswer
 from sidecar.operations.finding.wanted import PLACE, ScheduleFilter
 from sidecar.operations.status.answers import Answer, MatchingAnswer, SchedulesAnswer
@@ -43,6 +46,10 @@ _Begin = Annotated[
     str | None, Query(alias="from", pattern=f"^{PLACE.pattern}$", description="next_from of the page before")
 ]
 _IfDue = Annotated[DueMsText | None, Query(description="Only schedules due exactly then; milliseconds since 1970")]
+_Condition = Annotated[
+    DueMsText,
+    Query(description="Replace only schedules requested for exactly this time; milliseconds since 1970"),
+]
 _Partition = Annotated[
     int | None,
     Query(ge=0, le=MOST_PARTITIONS, description="Partition of the schedules; left out: every partition is asked"),
@@ -135,6 +142,7 @@ def routes(backend: Backend) -> APIRouter:
     """Return the paths below ``/topics/{topic}/schedules``."""
     router = APIRouter(tags=["schedules"])
     operations = backend.operations
+    is_masked = masking(backend.config.admin)
 
     @router.get("/topics/{topic}/schedules", response_model=SchedulesAnswer)
     async def list_schedules(
@@ -163,9 +171,16 @@ def routes(backend: Backend) -> APIRouter:
         return bodies.whole(QueryCancelledAnswer(topic=topic, matched=told.exact, estimated=told.estimated))
 
     @router.post("/topics/{topic}/cancellations/dry-run", response_model=MatchingAnswer, dependencies=JSON_ONLY)
-    async def count_matching_schedules(topic: TopicName, body: QueryCancellation, begin: _Begin = None) -> Response:
-        """Count the schedules that the same cancellation would cancel; where there are many, in several calls."""
+    async def count_matching_schedules(
+        request: Request, topic: TopicName, body: QueryCancellation, begin: _Begin = None
+    ) -> Response:
+        """Count the schedules that the same cancellation would cancel; where there are many, in several calls.
+
+        A count by header takes a +payload token, and a name that masked_headers does not match.
+        """
         backend.require_topic(topic)
+        if body.header is not None:
+            _require_count_by(body.header.name, request.state.caller, is_masked)
         return bodies.whole(await backend.ask(operations.matching, topic, _order(body), begin or ""))
 
     @router.delete("/topics/{topic}/schedules/{id:id}", response_model=CancelledAnswer)
@@ -199,14 +214,18 @@ def routes(backend: Backend) -> APIRouter:
         told = await backend.cancel(operations.cancel_or_move, topic, order, WAIT_S)
         return bodies.whole(MovedAnswer(topic=topic, id=id, moved=_schedules(told), due_ms=told.due_ms))
 
-    @router.post("/topics/{topic}/schedules/{id:id}", response_model=ReplacedAnswer, dependencies=JSON_ONLY)
+    @router.post(
+        "/topics/{topic}/schedules/{id:id}",
+        response_model=ReplacedAnswer,
+        dependencies=[*JSON_ONLY, Depends(_require_condition)],
+    )
     async def replace_schedule(
         topic: TopicName,
         id: Id,  # noqa: A002 - the name in the path
         body: RecordOrder,
-        if_due_ms: _IfDue = None,
+        if_due_ms: _Condition,
     ) -> Response:
-        """Write a record that replaces the pending schedules of an id in its partition; at once, or not at all."""
+        """Write a record that replaces the schedules of an id pending for a time; 404 or 409 when there is none."""
         backend.require_topic(topic)
         order = topic, id, record_of(body), milliseconds(if_due_ms), WAIT_S
         written, told = await backend.cancel(operations.replace_schedules, *order)
@@ -234,6 +253,21 @@ def _wanted(
         None if key is None else key.encode(),
         recurring == "true",
     )
+
+
+def _require_condition(request: Request) -> None:
+    if "if_due_ms" not in request.query_params:
+        raise without_condition(request.state.caller, "if_due_ms")
+
+
+def _require_count_by(header: str, caller: Caller, is_masked: Callable[[str], bool]) -> None:
+    """Raise a Refusal unless a caller may count by values of this header: a count of a guessed value confirms it."""
+    if not caller.sees_payload:
+        detail = "this token may not see the content of records: counts by header are for +payload; leave header out"
+        raise Refusal(HTTPStatus.FORBIDDEN, detail)
+    if is_masked(header):
+        detail = f"admin.masked_headers has {header}, so nobody may count by its values; leave header out"
+        raise Refusal(HTTPStatus.FORBIDDEN, detail)
 
 
 def _order(body: QueryCancellation) -> QueryOrder:

@@ -13,7 +13,7 @@ export const everyMs = 0;
 // A call counts for some seconds. Nobody waits for more of them; the command counts all.
 const MOST_CALLS = 6;
 const MOST_SHOWN = 5;
-const UNPROCESSABLE = 422;
+const REFUSED = [403, 422];
 const ASKED = ["target", "id_prefix", "due_from_ms", "due_to_ms", "header", "value"];
 const TIMES = ["due_from_ms", "due_to_ms"];
 
@@ -34,7 +34,7 @@ export async function load([topic], asked) {
     return { topic, wanted, query, found: await matching(topic, query) };
   } catch (error) {
     // What is wrong with the query belongs beside it; all else is told as anywhere.
-    if (error instanceof ApiError && error.status === UNPROCESSABLE) return { topic, wanted, problem: error.message };
+    if (error instanceof ApiError && REFUSED.includes(error.status)) return { topic, wanted, problem: error.message };
     throw error;
   }
 }
@@ -63,18 +63,18 @@ async function matching(topic, query) {
   return found;
 }
 
-export function render({ topic, wanted, query, found, problem }, { mayChange }) {
+export function render({ topic, wanted, query, found, problem }, { mayChange, seesPayload }) {
   if (!topic) return element("div", {}, element("h1", {}, title), element("p", {}, element("a", { href: "#pending" }, "Choose a delay topic"), "."));
   return element(
     "div",
     {},
     element("div", { class: "heading" }, element("h1", {}, `Cancel by query in ${topic}`), element("a", { href: pendingOf(topic) }, "what is pending")),
-    mayChange ? form(topic, wanted, problem) : element("p", {}, "Only a token with the role ", element("b", {}, "operate"), " cancels."),
+    mayChange ? form(topic, wanted, problem, seesPayload) : element("p", {}, "Only a token with the role ", element("b", {}, "operate"), " cancels."),
     found ? counted(topic, query, found, mayChange) : null,
   );
 }
 
-const form = (topic, wanted, problem) =>
+const form = (topic, wanted, problem, seesPayload) =>
   element(
     "form",
     { class: "panel find", "data-do": "count-matching", "data-topic": topic },
@@ -85,8 +85,9 @@ const form = (topic, wanted, problem) =>
       field("cancel-prefix", "id_prefix", "The deliver-id begins with", wanted.id_prefix, { placeholder: "order-" }),
       field("cancel-from", "due_from_ms", "Requested for then or later", timeText(wanted.due_from_ms), { type: "datetime-local", step: 1 }),
       field("cancel-to", "due_to_ms", "Requested for before", timeText(wanted.due_to_ms), { type: "datetime-local", step: 1 }),
-      field("cancel-header", "header", "With a header of this name", wanted.header, { placeholder: "customer" }),
-      field("cancel-value", "value", "and of this value", wanted.value, { placeholder: "7" }),
+      // The count of a query by header would confirm a guessed value.
+      seesPayload ? field("cancel-header", "header", "With a header of this name", wanted.header, { placeholder: "customer" }) : null,
+      seesPayload ? field("cancel-value", "value", "and of this value", wanted.value, { placeholder: "7" }) : null,
     ),
     element(
       "p",

@@ -47,12 +47,13 @@ def test_reading_is_for_two_roles_changing_for_one_and_writing_records_for_anoth
         takes_payload = path.endswith("/value")
         assert produces == (method == "POST" and path.removeprefix(f"{TOPICS}/{{topic}}/") in WRITES_RECORDS)
         body = {"confirm": "d"} if path.endswith("drain") and "undrain" not in path else {}
-        asked = api.client(READ).request(method, concrete(path), json=None if may_read else body)
+        query = "?if_due_ms=9" if method == "POST" and path.endswith("{id}") else ""
+        asked = api.client(READ).request(method, concrete(path) + query, json=None if may_read else body)
         assert (asked.status_code == 403) == (not may_read or takes_payload), (method, path, asked.text)
-        asked = api.client(OPERATE).request(method, concrete(path), json=None if may_read else body)
+        asked = api.client(OPERATE).request(method, concrete(path) + query, json=None if may_read else body)
         assert (asked.status_code == 403) == (produces or takes_payload), (method, path, asked.text)
         assert asked.status_code != 401
-        asked = api.client(PRODUCE).request(method, concrete(path), json=None if may_read else body)
+        asked = api.client(PRODUCE).request(method, concrete(path) + query, json=None if may_read else body)
         assert (asked.status_code == 403) != (produces or path == CALLER), (method, path, asked.text)
     assert len(api.operations.written) == len(WRITES_RECORDS) + 1, "and the replacement, by who operates"
 

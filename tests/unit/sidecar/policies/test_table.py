@@ -187,6 +187,37 @@ def test_effective_values_tell_where_they_come_from() -> None:
         effective(policies, CONFIG, "x")
 
 
+@pytest.mark.parametrize(
+    ("key", "stops", "goes_on"), [("paused", {"paused": True}, False), ("enabled", {"enabled": False}, True)]
+)
+def test_a_delay_topic_that_stops_stops_each_target(key: str, stops: dict[str, Any], goes_on: bool) -> None:
+    for scope in ("topic__d", "default"):
+        policies = table(**{scope: stops}, target__a={key: goes_on, "max_delay": "2m"})
+        stopped = settings(policies)
+        assert stopped.paused or verdict(stopped.rules, 5, "a") == "DELAY_DISABLED"
+        found = effective(policies, CONFIG, "d", "a")
+        assert found[key] == EffectiveValue(not goes_on, scope.replace("__", "/"))
+        assert found["max_delay"] == EffectiveValue("2m", "target/a")
+    both = table(topic__d=stops, target__a=stops)
+    assert effective(both, CONFIG, "d", "a")[key] == EffectiveValue(not goes_on, "target/a")
+    other = table(topic__d={key: goes_on}, target__a=stops)
+    assert effective(other, CONFIG, "d", "a")[key] == EffectiveValue(not goes_on, "target/a")
+    assert effective(other, CONFIG, "d", "b")[key] == EffectiveValue(goes_on, "topic/d")
+
+
+def test_the_pause_that_stops_a_target_is_shown_with_its_reason() -> None:
+    policies = table(topic__d={"paused": True, "paused_reason": "moved"}, target__a={"paused": False})
+    assert effective(policies, CONFIG, "d", "a")["paused_reason"] == EffectiveValue("moved", "topic/d")
+
+
+def test_a_disabled_target_rejects_where_its_delay_topic_would_release() -> None:
+    for of_topic in ({"when_disabled": "release"}, {"when_disabled": "release", "enabled": False}):
+        policies = table(topic__d=of_topic, target__a={"enabled": False})
+        assert verdict(settings(policies).rules, 5, "a") == "DELAY_DISABLED"
+        assert effective(policies, CONFIG, "d", "a")["when_disabled"] == EffectiveValue("reject", "target/a")
+        assert effective(policies, CONFIG, "d", "b")["when_disabled"] == EffectiveValue("release", "topic/d")
+
+
 def test_what_nobody_sets_is_told_apart() -> None:
     def set_by_somebody(topic: str, target: str = "", **policies: dict[str, Any]) -> set[str]:
         found = effective(table(**policies), CONFIG, topic, target)

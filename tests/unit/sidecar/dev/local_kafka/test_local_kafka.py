@@ -88,7 +88,7 @@ def test_nothing_there_is_one_line_that_says_what_to_do(ways: Callable[..., None
     with pytest.raises(local_kafka.KafkaUnavailable) as caught:
         local_kafka.check_available()
     (line,) = str(caught.value).splitlines()
-    for wanted in ("KAFKA_BOOTSTRAP_SERVERS", "Java 17", "Maven", "apt-get install", "Docker"):
+    for wanted in ("KAFKA_BOOTSTRAP_SERVERS", "Java 17", "Maven", "apt-get install", "Docker", "the extra local"):
         assert wanted in line
     assert line.endswith("[no Docker engine answers; Java is missing]")
 

@@ -30,7 +30,7 @@ from sidecar.operations.status.answers import (
 from sidecar.operations.watching.history import HistoryAnswer
 from sidecar.operations.watching.routers import RoutersAnswer
 from sidecar.policies.policy import DEFAULT, Scope, ScopeKind, keys_in, policy_of, target_scope, topic_scope
-from tests.support.admin_api import OPERATE, PRODUCE, READ, SEES, Api, concrete, operations
+from tests.support.admin_api import OPERATE, OPERATE_SEES, PRODUCE, READ, SEES, Api, concrete, operations
 
 ONE_TOPIC = {"kafka": {"bootstrap.servers": "b:1"}, "delay_topics": [{"name": "d", "default_target": "out"}]}
 
@@ -131,7 +131,7 @@ def test_an_id_may_hold_any_character(api: Api, id_: str) -> None:
     assert do(api, "PATCH", path, {"due_ms": 1_900_000_000_000})["id"] == id_
     move = ControlOrder(id_.encode(), moves_to=("deliver-at", b"1900000000000"))
     assert api.operations.controls == [("d", ControlOrder(id_.encode())), ("d", move)]
-    assert replace(api, quote(id_, safe=""), {}, 200)["id"] == id_
+    assert replace(api, f"{quote(id_, safe='')}?if_due_ms=9", {}, 200)["id"] == id_
     assert get(api, f"/topics/d/ids/{quote(id_, safe='')}")["id"] == id_
 
 
@@ -145,10 +145,10 @@ def test_a_path_ends_with_its_last_character(api: Api) -> None:
 
 
 def test_all_that_match_are_cancelled(api: Api) -> None:
-    body = {"id_prefix": "order-", "due_to_ms": 1_900_000_000_000, "header": {"name": "customer", "value": ""}}
+    body = {"id_prefix": "order-", "due_to_ms": 1_900_000_000_000, "header": {"name": "Cookie", "value": ""}}
     told = do(api, "POST", "/topics/d/cancellations", {**body, "partition": 3})
     assert told == {"topic": "d", "matched": 1_207, "estimated": None}
-    where = CancelWhere("", None, 1_900_000_000_000, b"order-", WantedHeader("customer", b""))
+    where = CancelWhere("", None, 1_900_000_000_000, b"order-", WantedHeader("Cookie", b""))
     assert api.operations.controls == [("d", QueryOrder(where, 3))]
     told = do(api, "POST", "/topics/d/cancellations", {"target": "out"})
     assert told == {"topic": "d", "matched": None, "estimated": 90_000}
@@ -171,6 +171,22 @@ def test_a_dry_run_counts_what_the_same_body_would_cancel(api: Api) -> None:
     assert api.operations.controls == [], "nothing is cancelled"
     do(api, "POST", f"{path}?from=here", body, code=422)
     do(api, "POST", "/topics/nothere/cancellations/dry-run", body, code=404)
+
+
+def test_no_count_confirms_a_guess_at_a_header(tmp_path: Path) -> None:
+    api, path = Api(tmp_path, masked_headers=["*token*"]), f"{PREFIX}/topics/d/cancellations/dry-run"
+
+    def count(token: str, name: str) -> tuple[int, str]:
+        answer = api.client(token).post(path, json={"header": {"name": name, "value": "7"}})
+        return answer.status_code, answer.json().get("detail", "")
+
+    code, why = count(OPERATE, "customer")
+    assert (code, why.endswith("counts by header are for +payload; leave header out")) == (403, True)
+    masked = "admin.masked_headers has X-Token, so nobody may count by its values; leave header out"
+    assert count(OPERATE_SEES, "X-Token") == (403, masked)
+    assert api.operations.dry_runs == [], "the number of them"
+    assert count(OPERATE_SEES, "customer") == (200, "")
+    assert [order.where.header for _, order, _ in api.operations.dry_runs] == [WantedHeader("customer", b"7")]
 
 
 @pytest.mark.parametrize("token", [READ, SEES, PRODUCE])
@@ -246,15 +262,24 @@ def test_a_record_replaces_what_is_pending_under_its_id(api: Api) -> None:
     assert api.operations.written == [("d", b"k", b"new", [("deliver-after", b"5m"), *named])]
 
 
+def test_what_could_become_a_new_schedule_is_not_written(api: Api) -> None:
+    for body in ({"key": "k"}, {"headers": [{"name": "deliver-if-due", "value": "9"}]}, {"wrong": 1}):
+        detail = replace(api, "order-7", body, 403)["detail"]
+        assert "a replacement without if_due_ms may be a new schedule" in detail
+        assert detail.endswith("a new schedule takes one of produce")
+    replace(api, "order-7?if_due_ms=", {}, 422)
+    assert api.operations.written == []
+
+
 def test_what_cannot_replace_is_not_written(api: Api) -> None:
     again = {"headers": [{"name": "deliver-id", "value": "other"}]}
-    assert "AMBIGUOUS_HEADER" in replace(api, "order-7", again, 422)["detail"]
-    assert "INVALID_SCHEDULE" in replace(api, "x" * 300, {}, 422)["detail"]
+    assert "AMBIGUOUS_HEADER" in replace(api, "order-7?if_due_ms=9", again, 422)["detail"]
+    assert "INVALID_SCHEDULE" in replace(api, "x" * 300 + "?if_due_ms=9", {}, 422)["detail"]
     for token in (READ, PRODUCE):
-        assert replace(api, "order-7", {}, 403, token)["detail"].endswith("it takes one of operate")
+        assert replace(api, "order-7?if_due_ms=9", {}, 403, token)["detail"].endswith("it takes one of operate")
     assert api.operations.written == []
     api.operations.fail(ChangedError("another time"))
-    assert replace(api, "order-7", {}, 409)["detail"] == "another time"
+    assert replace(api, "order-7?if_due_ms=9", {}, 409)["detail"] == "another time"
 
 
 def test_who_may_only_read_cancels_nothing(api: Api) -> None:

@@ -111,6 +111,7 @@ def test_it_takes_a_role_of_its_own(api: Api, token: str) -> None:
 
 CONTROLS = ["deliver-cancel", "deliver-replace", "deliver-move", "deliver-if-due", "deliver-cancel-where"]
 HOUR = {"name": "deliver-after", "value": "1h"}
+REPLACES = {"name": "deliver-replace", "value": "true"}
 
 
 @pytest.mark.parametrize("token", [READ, PRODUCE])
@@ -130,7 +131,12 @@ def test_no_token_but_one_that_operates_writes_a_control(api: Api, name: str, to
     [
         [{"name": "deliver-cancel", "value": "pay-1"}],
         [{"name": "Deliver-Move", "value": "pay-1"}, HOUR],
-        [{"name": "deliver-replace", "value": "true"}, {"name": "deliver-id", "value": "pay-1"}, HOUR],
+        [
+            REPLACES,
+            {"name": "deliver-id", "value": "pay-1"},
+            HOUR,
+            {"name": "Deliver-If-Due", "value": "1900000000000"},
+        ],
         [{"name": "deliver-cancel", "value": "pay-1"}, {"name": "deliver-if-due", "value": "1900000000000"}],
     ],
 )
@@ -138,6 +144,23 @@ def test_a_token_that_operates_writes_controls(api: Api, headers: list[dict[str,
     post(api, {"key": "k", "headers": headers}, token=OPERATE)
     written = [(each["name"], each["value"].encode()) for each in headers]
     assert api.operations.written == [("d", b"k", None, written)]
+
+
+@pytest.mark.parametrize("name", ["deliver-replace", "DELIVER-Replace"])
+def test_a_replacement_without_a_condition_would_be_a_new_schedule(api: Api, name: str) -> None:
+    headers = [{"name": name, "value": "true"}, {"name": "deliver-id", "value": "pay-1"}, HOUR]
+    detail = post(api, {"key": "k", "headers": headers}, 403, token=OPERATE)["detail"]
+    assert detail.startswith(
+        "this token may only operate, and a replacement without deliver-if-due may be a new schedule"
+    )
+    assert detail.endswith(
+        "give deliver-if-due, the time for which the pending schedule was requested;"
+        " a new schedule takes one of produce"
+    )
+    # A condition of null is no condition.
+    nothing = [*headers, {"name": "deliver-if-due", "value": None}]
+    assert "deliver-if-due" in post(api, {"headers": nothing}, 422, token=OPERATE)["detail"]
+    assert api.operations.written == []
 
 
 def test_a_control_that_is_rejected_is_not_written_by_who_operates(api: Api) -> None:

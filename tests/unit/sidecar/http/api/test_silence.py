@@ -47,7 +47,7 @@ CHANGES: list[tuple[str, str, Any]] = [
     ("DELETE", "/policies/topics/d", None),
     ("DELETE", "/topics/d/schedules/a", None),
     ("PATCH", "/topics/d/schedules/a", {"due_ms": 1_900_000_000_000}),
-    ("POST", "/topics/d/schedules/a", {"key": "k"}),
+    ("POST", "/topics/d/schedules/a?if_due_ms=9", {"key": "k"}),
     ("POST", "/topics/d/rejected/redrive", {}),
 ]
 
