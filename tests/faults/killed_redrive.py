@@ -13,13 +13,13 @@ import os, signal, sys
 from sidecar.cli.program import main
 from sidecar.kafka.writing import transactions
 from sidecar.operations.rejected import producer
-made = producer.Producer
-def patient(settings, **options):
-    return made({**settings, "transaction.timeout.ms": 300_000}, **options)
+made = producer.RenewableProducer
+def patient(settings, sink):
+    return made({**settings, "transaction.timeout.ms": 300_000}, sink)
 def killed(producer):
     producer.flush()
     os.kill(os.getpid(), signal.SIGKILL)
-producer.Producer = patient
+producer.RenewableProducer = patient
 transactions.commit = killed
 main()
 """
