@@ -66,7 +66,7 @@ def begin(
                 f"state topic {topic.state}",
                 f"where partition {partition} begins could not be written: {error_of(exception).str()}; only a router"
                 " that is started before the first record does without",
-                "grant Write on the router's transactional ids, and Read and Write on the state topic, and run init again",
+                "grant Write on the router's transactional ids, Read and Write on the state topic; run init again",
             )
             return
 
