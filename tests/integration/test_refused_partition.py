@@ -2,6 +2,7 @@
 
 import time
 
+from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
 from tests.integration.group_offsets import group_offset
@@ -98,3 +99,26 @@ def test_a_state_topic_with_what_this_router_does_not_know(stage: Stage) -> None
         assert f"delay-router start-over {delay}/0" in why
         time.sleep(0.5)
         assert len(stage.records(out)) == 1
+
+
+def test_start_over_writes_nothing_while_a_transaction_hides_the_end_of_the_state(stage: Stage) -> None:
+    """A key that comes to light behind the new state would make a router refuse it."""
+    delay = stage.delay(default_target=stage.target())
+    stranger = Producer({**stage.kafka, "transactional.id": f"{stage.word}.stranger"})
+    stranger.init_transactions(20)
+    with stage.router() as router:
+        router.start_and_wait()
+        stage.send(delay, value=b"before")
+        stage.wait_records(stage.targets[0], 1)
+        assert router.stop() == 0
+        stranger.begin_transaction()
+        stranger.produce(f"{delay}.delay-state", b"hidden", b"mask/9")
+        assert stranger.flush(20) == 0
+        before = stage.records(f"{delay}.delay-state")
+        done = router.command("start-over", f"{delay}/0", "--yes")
+        assert (done.returncode, "an open transaction hides the end" in done.stderr) == (1, True), done.stderr
+        stranger.abort_transaction(20)
+        assert stage.records(f"{delay}.delay-state") == before
+        start_over(router, f"{delay}/0")
+        router.start_and_wait()
+        assert router.stop() == 0

@@ -145,7 +145,7 @@ _INNER: dict[str, frozenset[str]] = {
     "kafka.writing": frozenset({"engine.release", "engine.payload", "kernel", "kafka.client", "config"}),
     "kafka.doubts": _KAFKA | {"engine.release", "config"},
     # The cluster, and the settings that change while routers run.
-    "cluster.topics": _KAFKA | {"engine.ownership", "config"},
+    "cluster.topics": _KAFKA | {"kafka.doubts", "engine.ownership", "config"},
     "cluster.rights": frozenset({"kafka.client", "config"}),
     "policies": _KAFKA | {"engine.ownership", "engine.release", "config"},
     "tracing": frozenset({"engine.payload", "config"}),

@@ -60,6 +60,10 @@ def _export(config: Config) -> Iterator[Acl]:
 
 def _rebuild(config: Config) -> Iterator[Acl]:
     yield from _index(config)
+    for topic in config.delay_topics:
+        if topic.recurring:
+            yield _on(topic.snapshots, READ, "see whether the key that signs occurrences is left")
+        yield from _witness(_on(topic.receipts, READ, "find the controls that were acted on"))
     yield from _released(config, "find the released records")
     if config.router.policies_topic:
         yield _on(config.router.policies_topic, READ, "see which targets policies have named")

@@ -15,7 +15,6 @@ Rejected: leaving the state empty. The group's offset would have to be removed t
 and after a crash between the two steps the partition would refuse to start as before.
 """
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -34,8 +33,9 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.engine.ownership.lanes import end_former, settle
 from sidecar.kafka.client import clients
-from sidecar.kafka.client.admin import TopicFacts, log_range, parse_place, topic_facts, uncommitted_end
+from sidecar.kafka.client.admin import TopicFacts, log_range, parse_place, topic_facts
 from sidecar.kafka.client.errors import Verdict, classify, error_of
+from sidecar.kafka.doubts.look import DoubtFinder
 from sidecar.kafka.reading.scan import read_settled
 from sidecar.kafka.writing.lanes import group_of
 from sidecar.kafka.writing.transactions import naming_right
@@ -51,8 +51,6 @@ ATTEMPTS: Final = 3
 
 INIT_TIMEOUT_S: Final = 60.0
 POLL_S: Final = 0.5
-VISIBLE_TIMEOUT_S: Final = 10.0
-VISIBLE_PAUSE_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +94,11 @@ def plan(config: Config, admin: AdminClient, place: str) -> StartOver:
 
 
 def start_over(config: Config, admin: AdminClient, planned: StartOver) -> None:
-    """Replace the state; raise DelayRouterError when a running router keeps taking the partition back."""
+    """Replace the state.
+
+    Raise DelayRouterError when a running router keeps taking the partition back, and NotYetError when an open
+    transaction hides the end of the state: a key behind it would come back beside the new state.
+    """
     reach.require_rights(config, admin, {planned.topic.state: ("Write",)})
     if not done_unless_fenced(partial(_replace_state, config, admin, planned)):
         place = f"{planned.topic.name}/{planned.partition}"
@@ -154,7 +156,7 @@ class _Writers:
 
     def lane(self) -> LaneName | None:
         state, partition = self._topic.state, self._partition
-        _wait_until_visible(self._admin, state, partition)
+        DoubtFinder(self._config, self._topic, partition, self._admin).wait_for_state()
         stored = read_settled(self._config, state, partition, self._admin)
         lane, self._groups = writers_in((each.key, each.value) for each in stored)
         return lane
@@ -197,7 +199,10 @@ def write_fresh(
     producer: Producer,
     stale: Iterable[bytes],
 ) -> None:
-    """Write the state of a partition that begins at the start of its log, and tombstones for the ``stale`` keys."""
+    """Write the state of a partition that begins at the start of its log, and tombstones for the ``stale`` keys.
+
+    Raise NotYetError if an open transaction hides the new state.
+    """
     delay = topic_facts(admin, [topic.name])[topic.name]
     if not isinstance(delay, TopicFacts):
         raise DelayRouterError(f"delay topic {topic.name} does not exist any more")
@@ -216,17 +221,8 @@ def write_fresh(
     for key, value in records.items():
         _produce(producer, topic.state, partition, key, value)
     producer.commit_transaction()
-    _wait_until_visible(admin, topic.state, partition)
-
-
-def _wait_until_visible(admin: AdminClient, topic: str, partition: int) -> None:
-    """Wait until readers see the new state: a coordinator answers a commit before its control record is written."""
-    deadline = time.monotonic() + VISIBLE_TIMEOUT_S
-    while time.monotonic() < deadline:
-        _, committed_end = log_range(admin, topic, partition)
-        if committed_end == uncommitted_end(admin, topic, partition):
-            return
-        time.sleep(VISIBLE_PAUSE_S)
+    # A coordinator answers a commit before its control record is written.
+    DoubtFinder(config, topic, partition, admin).wait_for_state()
 
 
 def _produce(producer: Producer, topic: str, partition: int, key: bytes, value: bytes | None) -> None:

@@ -32,9 +32,10 @@ RELEASED = {
     ("topic", "orders", "literal"): "DescribeConfigs Read",
     ("topic", "eu.", "prefixed"): "DescribeConfigs Read",
 }
+RECEIPTS = {("topic", "orders.delay.receipts", "literal"): "DescribeConfigs Read"}
 AUDIT = {
     ("topic", "orders.delay", "literal"): "DescribeConfigs Read",
-    ("topic", "orders.delay.receipts", "literal"): "DescribeConfigs Read",
+    **RECEIPTS,
     **RELEASED,
     ("group", "delay-router", "literal"): "Describe",
 }
@@ -58,7 +59,7 @@ REDRIVE = {
     ("job", "wanted"),
     [
         ("index", INDEX),
-        ("rebuild", {**INDEX, **RELEASED, ("topic", "__delay_router_policies", "literal"): "Read"}),
+        ("rebuild", {**INDEX, **RECEIPTS, **RELEASED, ("topic", "__delay_router_policies", "literal"): "Read"}),
         ("audit", AUDIT),
         ("schedule", SCHEDULE),
         ("redrive", REDRIVE),
@@ -72,6 +73,12 @@ def test_index_need_not_ask_where_the_payload_goes_when_it_is_told(tmp_path: Pat
     file = configured(tmp_path)
     file.write_text(file.read_text() + 'placement = "inline"\n')
     assert rights(file, "index")["topic", "orders.delay", "literal"] == "Read"
+
+
+def test_rebuild_reads_the_copy_of_the_key_where_schedules_recur(tmp_path: Path) -> None:
+    file = configured(tmp_path)
+    file.write_text(file.read_text() + "recurring = true\n")
+    assert rights(file, "rebuild")["topic", "orders.delay.delay-snapshots", "literal"] == "Read Write"
 
 
 def test_several_jobs_of_one_principal_need_each_right_once(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from index.errors import RefusedError
 from sidecar.cluster.topics import start_over
 from sidecar.cluster.topics.start_over import ATTEMPTS, done_unless_fenced
 from sidecar.config.model import Config
+from sidecar.kafka.doubts.look import DoubtFinder
 from snapshots.state.claim import claim_key, encode_claim
 
 
@@ -78,7 +79,7 @@ def test_a_claim_is_written_behind_a_fence_of_the_other_group(
     """The other group is fenced again behind the claim; a command that may not fence it writes no claim."""
     state = StateTopic("old", may_fence)
     monkeypatch.setattr(start_over, "_fencing", state.fence)
-    monkeypatch.setattr(start_over, "_wait_until_visible", lambda *_: None)
+    monkeypatch.setattr(DoubtFinder, "wait_for_state", lambda _: None)
     monkeypatch.setattr(start_over, "read_settled", lambda *_: list(state.stored))
     config = Config.model_validate(
         {
