@@ -8,7 +8,8 @@ delay topics out among all processes. Each process is a whole router, with addre
                                      └── router 2    [http] 127.0.0.1:8100    [admin] 127.0.0.1:8101
 
 A router that ends is started again after a pause; its partitions are served by the others meanwhile. A router that ends
-because of its configuration ends all of them: to start it again would not mend the configuration.
+because of its configuration ends all of them, as long as none has served: the same configuration would end the others,
+too. Later a file that is being replaced, or a port that another program takes for a moment, must not end a service.
 """
 
 import subprocess
@@ -33,7 +34,7 @@ WRONG_CONFIGURATION: Final = 2
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 30.0
 SERVED_S: Final = 60.0
-"""The time after which an end of a router is no sign of the same trouble as its last end."""
+"""The time after which a router has served: its end is no sign of the same trouble as its last end."""
 
 LOOK_EVERY_S: Final = 0.1
 END_WITHIN_S: Final = 29.0
@@ -92,6 +93,7 @@ class RouterProcesses:
     def __init__(self, command: Sequence[str], environments: Sequence[Mapping[str, str]]) -> None:
         self._command = command
         self._routers = [_Router(number, environment) for number, environment in enumerate(environments)]
+        self._has_served = False
         self._log = structlog.get_logger()
 
     def run(self, is_stopping: Callable[[], bool]) -> int:
@@ -110,17 +112,27 @@ class RouterProcesses:
         """Start a router that is due to start, and note its end; return the exit code if it must not start again."""
         if router.process is None:
             if now_s >= router.start_s:
-                router.process, router.started_s = subprocess.Popen(self._command, env=router.environment), now_s
+                self._start(router, now_s)
             return 0
         code = router.process.poll()
+        if now_s - router.started_s > SERVED_S:
+            router.pause_s, self._has_served = FIRST_PAUSE_S, True
         if code is None:
             return 0
-        if now_s - router.started_s > SERVED_S:
-            router.pause_s = FIRST_PAUSE_S
-        self._log.error("router_ended", router=router.number, exit_code=code, started_again_in_s=router.pause_s)
+        self._pause(router, now_s, exit_code=code)
+        return code if code == WRONG_CONFIGURATION and not self._has_served else 0
+
+    def _start(self, router: _Router, now_s: float) -> None:
+        try:
+            router.process, router.started_s = subprocess.Popen(self._command, env=router.environment), now_s
+        except OSError as error:
+            # The machine may lack memory or processes for a moment.
+            self._pause(router, now_s, exit_code=None, error=str(error))
+
+    def _pause(self, router: _Router, now_s: float, **ended: object) -> None:
+        self._log.error("router_ended", router=router.number, **ended, started_again_in_s=router.pause_s)
         router.process, router.start_s = None, now_s + router.pause_s
         router.pause_s = min(2 * router.pause_s, LONGEST_PAUSE_S)
-        return code if code == WRONG_CONFIGURATION else 0
 
     def _end(self) -> int:
         """Ask all routers to end, kill those that do not, and return the exit code: 0 if each ended in order."""

@@ -238,8 +238,8 @@ def test_what_became_of_a_record(told: Told, monkeypatch: pytest.MonkeyPatch) ->
 
         # An answer from a partial search says so, and never claims that the record was released.
         monkeypatch.setattr(searching, "MOST_RECORDS", 0)
-        assert look(early).fate is Fate.UNKNOWN
-        assert "were looked through, and there are more" in look(early).why
+        assert look(astray).fate is Fate.UNKNOWN
+        assert "were looked through, and there are more" in look(astray).why
         monkeypatch.undo()
 
         assert router.stop() == 0

@@ -8,8 +8,10 @@ A router that took the partition over now would go by the state topic, so no ans
     a control that cancels           answered: its receipt names the cancelled schedules
     masked, or pending nowhere       cancelled or replaced, as the receipt says that names it
     (due, offset) after W            pending
-    at or before W                   released, unless a receipt names it (the mask need not remember it by then) or the
-                                     rejected topic has it (refused at release)
+    at or before W                   released, if a target has its copy; otherwise, unless a receipt names it (the mask
+                                     need not remember it by then) or the rejected topic has it (refused at release)
+
+If neither topic has it, that counts only as long as both reach back to the record; afterwards its fate is unknown.
 
 An answer shows the id, the due time, the targets and a code of the record and nothing else: payload, keys and header
 values may be secrets. The message of a rejection quotes them, so it is not shown either.
@@ -20,7 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -44,7 +46,7 @@ from sidecar.kafka.reading.scan import read_settled
 from sidecar.operations.status.answers import AttemptAnswer, Fate, LookupAnswer
 from sidecar.operations.status.receipt_search import query_about, receipt_about
 from sidecar.operations.status.rejected_search import FoundRejection, rejected_code
-from sidecar.operations.status.released_search import released_copy
+from sidecar.operations.status.released_search import Copy, released_copy
 from sidecar.operations.status.searching import NotFinished
 from snapshots.state.state import StoredState, fold_state
 
@@ -60,6 +62,7 @@ PRODUCER_CLOCK_MS: Final = 3_600_000
 NEXT_WAITS: Final = 8
 """Most waits in an answer; a ladder may have a thousand."""
 
+_CLOSED: Final = MISSING | {KafkaError.TOPIC_AUTHORIZATION_FAILED}
 _MAY_FAIL: Final = frozenset({Fate.PENDING, Fate.RELEASED})
 _NAMED_AS: Final = {ControlOutcome.REPLACED: Fate.REPLACED, ControlOutcome.MOVED: Fate.MOVED}
 """Fate of a schedule that a receipt names, by the outcome of the receipt; with any other outcome it is cancelled."""
@@ -78,6 +81,8 @@ WHY: Final[Mapping[Reason, str]] = {
     Reason.EXPIRED: "it would have been released too late",
     Reason.UNREADABLE: "its headers cannot be handed over as they are",
 }
+
+T = TypeVar("T")
 
 
 class Lookup:
@@ -154,7 +159,8 @@ class _One:
     def _by_state(self, record: Record, state: StoredState) -> LookupAnswer:
         if self._is_forgotten(state):
             # No record below the first epoch is needed any more: it has left, by rules that are not kept.
-            return self._left(record, None)
+            likely, _ = decide(state.history.at(self._offset), record, self._offset)
+            return self._left(record, None, schedule_of(likely))
         rules = state.history.at(self._offset)
         decision, record = decide(rules, record, self._offset)
         return _counted(self._by_decision(decision, record, state), schedule_of(decision), rules.retry, record)
@@ -172,14 +178,16 @@ class _One:
             return self._rejected(Fate.REJECTED, decision.reason)
         schedule = schedule_of(decision)
         if schedule is None:
-            return self._named_by_receipt(decision, record) or self._unknown("it cancels others")
+            why = "it cancels others"
+            return self._named_by_receipt(decision, record, why) or self._unknown(why)
         is_pending = (schedule.due_ms, offset) > watermark
         is_somewhere = bucket is not None or offset >= progress.sealed_to
         # The mask names a cancelled record only as long as a bucket could bring it back.
         if offset in state.mask or (schedule.deliver_id is not None and is_pending and not is_somewhere):
-            why = f"cancelled or replaced, and {self._topic.receipts} has the receipt no more"
-            unknown = self._judged(Fate.UNKNOWN, schedule, record, why)
-            return self._named_by_receipt(schedule, record) or unknown
+            why = "cancelled or replaced"
+            gone = f"{why}, and {self._topic.receipts} has the receipt no more"
+            unknown = self._judged(Fate.UNKNOWN, schedule, record, gone)
+            return self._named_by_receipt(schedule, record, why) or unknown
         if not is_pending:
             return self._left(record, schedule)
         query = cancelling(state.queries, offset, schedule, record)
@@ -187,73 +195,76 @@ class _One:
             return self._judged(Fate.CANCELLED, schedule, record, self._by_query(query.offset))
         return self._judged(Fate.PENDING, schedule, record)
 
-    def _left(self, record: Record, schedule: Schedule | None) -> LookupAnswer:
-        """Answer for a record that was released or rejected at release; its ``schedule`` is None where not known."""
-        due_ms = AT_ONCE if schedule is None else schedule.due_ms
-        from_ms = due_ms - CLOCKS_MS if due_ms else record.timestamp_ms - PRODUCER_CLOCK_MS
+    def _left(self, record: Record, schedule: Schedule | None, likely: Schedule | None = None) -> LookupAnswer:
+        """Answer for a record that was released or rejected at release.
+
+        Its ``schedule`` is None where its rules are not kept. Then ``likely`` is its schedule by the oldest rules that
+        are, and tells only where a copy may be.
+        """
         source = f"{self._topic.name}/{self._partition}/{self._offset}"
+        copy = self._copy(schedule or likely, record, source)
+        if copy is not None:
+            released = self._judged(Fate.RELEASED, schedule, record)
+            return released.model_copy(update={"released_to": copy.place, "released_ms": copy.timestamp_ms})
+        due_ms = AT_ONCE if schedule is None else schedule.due_ms
+        # A record that was due before it was written was rejected afterwards.
+        from_ms = max(0, due_ms - CLOCKS_MS, record.timestamp_ms - PRODUCER_CLOCK_MS)
         may_have_id = schedule is None or schedule.deliver_id is not None
         if may_have_id and (named := self._named_by_receipt(schedule, record)) is not None:
             return named
         try:
-            found = rejected_code(self._config, self._admin, self._topic.rejected, source, max(0, from_ms))
+            search = partial(rejected_code, self._config, self._admin, self._topic.rejected, source, from_ms)
+            found = _of_readable(self._topic.rejected, search)
         except NotFinished as error:
             return self._judged(Fate.UNKNOWN, schedule, record, f"released, or rejected at release: {error}")
-        except KafkaException as exception:
-            if error_of(exception).code() not in {*MISSING, KafkaError.TOPIC_AUTHORIZATION_FAILED}:
-                raise
-            why = f"released, or rejected at release: {self._topic.rejected} may not be read"
-            return self._judged(Fate.UNKNOWN, schedule, record, why)
         if isinstance(found, FoundRejection):
             return self._judged(Fate.REJECTED, schedule, record, WHY.get(found.reason, ""), found.reason.value)
-        return self._released(schedule, record, source)
+        return self._queried(schedule, record) or self._judged(Fate.RELEASED, schedule, record)
 
-    def _released(self, schedule: Schedule | None, record: Record, source: str) -> LookupAnswer:
-        released = self._judged(Fate.RELEASED, schedule, record)
-        if schedule is None or released.due_ms is None:
-            return released
+    def _copy(self, schedule: Schedule | None, record: Record, source: str) -> Copy | None:
+        if schedule is None:
+            return None
+        # The record has left, so a later due time is wrong.
+        due_ms = min(schedule.due_ms or max(record.timestamp_ms, 0), self._now_ms)
         # All targets got the record in one transaction, so one of them suffices.
-        copy = released_copy(self._config, self._admin, schedule.targets[0], source, released.due_ms)
-        if copy is None:
-            return self._queried(schedule, record, released.due_ms) or released
-        return released.model_copy(update={"released_to": copy.place, "released_ms": copy.timestamp_ms})
+        return released_copy(self._config, self._admin, schedule.targets[0], source, due_ms)
 
-    def _queried(self, schedule: Schedule, record: Record, due_ms: int) -> LookupAnswer | None:
+    def _queried(self, schedule: Schedule | None, record: Record) -> LookupAnswer | None:
         """Answer for a record that has left its place, and that no target has; None where no query is true of it."""
         receipts, since_ms = self._topic.receipts, max(0, record.timestamp_ms - PRODUCER_CLOCK_MS)
         place = self._partition, self._offset
         matches = partial(_matches, schedule, record)
         try:
-            query = query_about(self._config, self._admin, receipts, *place, since_ms, matches)
+            search = partial(query_about, self._config, self._admin, receipts, *place, since_ms, matches)
+            query = _of_readable(receipts, search)
         except NotFinished as error:
             return self._judged(Fate.UNKNOWN, schedule, record, f"released, or cancelled by a query: {error}")
-        except KafkaException:
-            # Nothing tells of a query, so the state alone decides.
-            return None
         if query is None:
             return None
         by_query = self._by_query(query.offset)
-        if due_ms < query.receipt_ms:
+        if schedule is None or (schedule.due_ms or record.timestamp_ms) < query.receipt_ms:
             return self._judged(Fate.UNKNOWN, schedule, record, f"released, or cancelled {by_query}")
         return self._judged(Fate.CANCELLED, schedule, record, by_query)
 
     def _by_query(self, offset: int) -> str:
         return f"by the query {self._topic.name}/{self._partition}/{offset}"
 
-    def _named_by_receipt(self, asked: Schedule | Control | None, record: Record) -> LookupAnswer | None:
-        """Answer from the receipt that names the record or answers it as a control; None where there is no receipt."""
+    def _named_by_receipt(
+        self, asked: Schedule | Control | None, record: Record, otherwise: str = "it may have been cancelled"
+    ) -> LookupAnswer | None:
+        """Answer from the receipt that names the record or answers it as a control; None where there is no receipt.
+
+        ``otherwise`` is known of the record without the receipts, and is told where these cannot be looked through.
+        """
         place = f"{self._topic.name}/{self._partition}"
         # The receipt was written after the record.
         since_ms = max(0, record.timestamp_ms - PRODUCER_CLOCK_MS)
         receipts = self._topic.receipts
         try:
-            said = receipt_about(self._config, self._admin, receipts, self._partition, self._offset, since_ms)
+            about = self._partition, self._offset, since_ms
+            said = _of_readable(receipts, partial(receipt_about, self._config, self._admin, receipts, *about))
         except NotFinished as error:
-            return self._judged(Fate.UNKNOWN, asked, record, f"it may have been cancelled: {error}")
-        except KafkaException as exception:
-            if error_of(exception).code() not in {*MISSING, KafkaError.TOPIC_AUTHORIZATION_FAILED}:
-                raise
-            return self._judged(Fate.UNKNOWN, asked, record, f"it may be cancelled: {receipts} may not be read")
+            return self._judged(Fate.UNKNOWN, asked, record, f"{otherwise}: {error}")
         if said is None:
             return None
         if said.offset == self._offset:
@@ -298,8 +309,18 @@ class _One:
         )
 
 
-def _matches(schedule: Schedule, record: Record, where: CancelWhere) -> bool:
-    return where.matches(schedule, record)
+def _of_readable(topic: str, search: Callable[[], T]) -> T:
+    """Return the result of a search of a topic; raise NotFinished also where the topic may not be read."""
+    try:
+        return search()
+    except KafkaException as exception:
+        if error_of(exception).code() not in _CLOSED:
+            raise
+        raise NotFinished(f"{topic} may not be read") from exception
+
+
+def _matches(schedule: Schedule | None, record: Record, where: CancelWhere) -> bool:
+    return schedule is None or where.matches(schedule, record)
 
 
 def _dated(answer: LookupAnswer, record: Record, *, indexed: bool) -> LookupAnswer:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
-from index.protocol.headers import DELAY_SOURCE
+from index.protocol.headers import DELAY_ERROR_MESSAGE, DELAY_SOURCE
 from sidecar.config.model import Config
 from sidecar.kafka.client.admin import MISSING
 from sidecar.kafka.client.errors import error_of
@@ -43,7 +43,12 @@ def released_copy(config: Config, admin: AdminClient, target: str, source: str, 
 
 
 def _look(source: bytes, message: Message) -> Copy | None:
-    # dict() keeps the last header of a name, and the router adds its own header last.
-    if dict(readable_headers(message)).get(DELAY_SOURCE) != source:
+    headers = readable_headers(message)
+    # The last header of a name is the router's own.
+    last = max((number for number, (name, _) in enumerate(headers) if name == DELAY_SOURCE), default=-1)
+    if last < 0 or headers[last][1] != source:
+        return None
+    if last and headers[last - 1][0] == DELAY_ERROR_MESSAGE:
+        # Somebody has copied it from the rejected topic.
         return None
     return Copy(f"{message.topic()}/{message.partition()}/{message.offset()}", message.timestamp()[1])

@@ -1,17 +1,18 @@
 """Searches a topic for records about one record, from a given time on or from the end back, within limits."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from index.errors import DelayRouterError
 from sidecar.config.model import Config
+from sidecar.config.units import format_instant
 from sidecar.engine.ports import Place
 from sidecar.kafka.client import clients
-from sidecar.kafka.client.admin import LogOffset, offsets, uncommitted_end
+from sidecar.kafka.client.admin import LogOffset, offsets
 from sidecar.kafka.reading.scan import PartitionScan, ScanError, Why
 
 MOST_RECORDS: Final = 50_000
@@ -24,7 +25,7 @@ T = TypeVar("T")
 
 
 class NotFinished(DelayRouterError):
-    """The topic holds more records since the given time than a search reads for one answer."""
+    """A search has not seen every record since the given time: there are too many, or some of them may be gone."""
 
 
 def look_through(
@@ -37,8 +38,9 @@ def look_through(
 ) -> T | None:
     """Return the first value other than None that ``look`` returns for a message; None when there is no such message.
 
-    With ``partition``, search this partition only. Raise NotFinished when more records were written since ``from_ms``
-    than are read for one answer, and KafkaException when the cluster does not answer.
+    With ``partition``, search this partition only. Raise NotFinished when no such message is found, and more records
+    were written since ``from_ms`` than are read for one answer, or the topic no longer reaches back to ``from_ms``.
+    Raise KafkaException when the cluster does not answer.
     """
     consumer = clients.bulk_reader(config)
     try:
@@ -58,20 +60,14 @@ def _search(
     found = consumer.list_topics(topic, REQUEST_TIMEOUT_S).topics[topic]
     if found.error is not None:
         raise KafkaException(found.error)
-    numbers = found.partitions if partition is None else [partition]
-    starts = consumer.offsets_for_times(
-        [TopicPartition(topic, number, from_ms) for number in numbers], timeout=REQUEST_TIMEOUT_S
-    )
+    places = [(topic, number) for number in (found.partitions if partition is None else [partition])]
     # Search to the end of the log, open transactions included: records that were written in the transaction of the
     # state that was read lie before it.
-    scan = PartitionScan(
-        consumer,
-        {
-            (topic, start.partition): range(start.offset, uncommitted_end(admin, topic, start.partition))
-            for start in starts
-            if start.offset >= 0
-        },
-    )
+    settled = _offsets(admin, places, OffsetSpec.latest())
+    ends = _offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+    # Where no settled record is as late as that, only open transactions may have one.
+    starts = settled | _offsets_by_time(consumer, places, from_ms)
+    scan = PartitionScan(consumer, {place: range(starts[place], ends[place]) for place in places})
     seen = 0
     try:
         for seen, message in enumerate(scan.records(time.monotonic() + SEARCH_S), 1):
@@ -81,11 +77,27 @@ def _search(
             if seen >= MOST_RECORDS and scan.left:
                 break
         else:
+            # The offset in front of the first one to search shows that nothing since that time is gone.
+            begins = _offsets(admin, places, OffsetSpec.earliest())
+            if any(begins[place] > 0 and begins[place] >= starts[place] for place in places):
+                raise NotFinished(f"{topic} no longer reaches back to {format_instant(from_ms)}")
             return None
     except ScanError as error:
         if error.why is not Why.OUT_OF_TIME:
             raise
     raise NotFinished(f"{seen} records of {topic} were looked through, and there are more")
+
+
+def _offsets_by_time(consumer: Consumer, places: Iterable[Place], from_ms: int) -> dict[Place, int]:
+    """Return the first offset since a time, for each partition that has a settled record since then."""
+    asked = [TopicPartition(*place, from_ms) for place in places]
+    found: dict[Place, int] = {}
+    for each in consumer.offsets_for_times(asked, timeout=REQUEST_TIMEOUT_S):
+        if each.error is not None:
+            raise KafkaException(each.error)
+        if each.offset >= 0:
+            found[each.topic, each.partition] = each.offset
+    return found
 
 
 def look_back(
@@ -124,13 +136,25 @@ def _newest(consumer: Consumer, admin: AdminClient, topic: str) -> tuple[dict[Pl
     if described.error is not None:
         raise KafkaException(described.error)
     places = [(topic, number) for number in described.partitions]
-    begins = offsets(admin, dict.fromkeys(places, OffsetSpec.earliest()), IsolationLevel.READ_COMMITTED)
-    ends = offsets(admin, dict.fromkeys(places, OffsetSpec.latest()), IsolationLevel.READ_COMMITTED)
+    begins = _offsets(admin, places, OffsetSpec.earliest())
+    ends = _offsets(admin, places, OffsetSpec.latest())
     share, spans, is_whole = MOST_RECORDS // max(1, len(places)) or 1, dict[Place, range](), True
     for place in places:
         begin, end = begins[place], ends[place]
-        if not (isinstance(begin, LogOffset) and isinstance(end, LogOffset)):
-            raise KafkaException(begin if isinstance(end, LogOffset) else end)
-        spans[place] = range(max(begin.offset, end.offset - share), end.offset)
-        is_whole = is_whole and spans[place].start == begin.offset
+        spans[place] = range(max(begin, end - share), end)
+        is_whole = is_whole and spans[place].start == begin
     return spans, is_whole
+
+
+def _offsets(
+    admin: AdminClient,
+    places: Iterable[Place],
+    spec: OffsetSpec,
+    isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+) -> dict[Place, int]:
+    found: dict[Place, int] = {}
+    for place, told in offsets(admin, dict.fromkeys(places, spec), isolation).items():
+        if not isinstance(told, LogOffset):
+            raise KafkaException(KafkaError(told.code(), f"{place[0]}/{place[1]}: {told.str()}"))
+        found[place] = told.offset
+    return found

@@ -2,12 +2,13 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 from structlog.testing import capture_logs
@@ -109,6 +110,42 @@ def test_a_router_with_a_wrong_configuration_ends_all(tmp_path: Path) -> None:
         started._thread.join(WITHIN_S)
     assert started.exit_code == 2
     assert [len(started.pids(number)) for number in range(2)] == [1, 1]
+
+
+def test_a_wrong_configuration_ends_none_once_a_router_has_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(router_processes, "SERVED_S", 0.1)
+    monkeypatch.setattr(router_processes, "FIRST_PAUSE_S", 0.1)
+    lives = "is_first = len(place.read_text().split()) == 1\ntime.sleep(60 if place.name == 'router 0' else is_first)"
+    script = RUNS.replace("time.sleep(60)", f"{lives}\nsys.exit(1 if is_first else 2)")
+    with capture_logs() as logs, Started(tmp_path, 2, script) as started:
+        wait_for(lambda: len(started.pids(1)) == 4)
+        assert len(started.pids(0)) == 1
+    assert started.exit_code != 2
+    assert [(each["router"], each["exit_code"]) for each in logs][:3] == [(1, 1), (1, 2), (1, 2)]
+
+
+def test_a_router_that_cannot_be_started_is_started_after_a_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts: list[Any] = []
+
+    def start(*arguments: Any, **options: Any) -> "subprocess.Popen[bytes]":
+        starts.append(options)
+        if len(starts) <= 2:
+            raise BlockingIOError("no process is left")
+        return popen(*arguments, **options)
+
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", start)
+    started = Started(tmp_path, 1)
+    started._processes._routers[0].pause_s = 0.1
+    with capture_logs() as logs, started:
+        wait_for(lambda: len(started.pids(0)) == 1)
+    assert started.exit_code == 0
+    ended = {"event": "router_ended", "router": 0, "exit_code": None, "error": "no process is left"}
+    assert logs == [{**ended, "started_again_in_s": pause_s, "log_level": "error"} for pause_s in (0.1, 0.2)]
 
 
 def test_a_router_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -213,7 +213,7 @@ def test_a_control_is_answered(world: World) -> None:
         (NotFinished("9 records"), "it may have been cancelled: 9 records"),
         (
             KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)),
-            "it may be cancelled: d.receipts may not be read",
+            "it may have been cancelled: d.receipts may not be read",
         ),
     ],
 )

@@ -6,11 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from index.protocol.schedule import Reason
 from sidecar.config.model import Config
+from sidecar.engine.ports import Place
 from sidecar.kafka.client import clients
+from sidecar.kafka.client.admin import LogOffset
 from sidecar.operations.status import searching
 from sidecar.operations.status.rejected_search import FoundRejection, rejected_code
 from sidecar.operations.status.searching import NotFinished
@@ -59,6 +62,8 @@ class Rejected:
 
     logs: dict[int, list[Message]]
     starts: dict[int, int]
+    begins: dict[int, int] = field(default_factory=lambda: {0: 0, 1: 0})
+    unsettled: int = 0
     closed: bool = False
     _rest: Iterator[Message] = field(default_factory=lambda: iter(()))
 
@@ -69,13 +74,24 @@ class Rejected:
         assert {each.offset for each in asked} == {FROM_MS}
         return [TopicPartition(each.topic, each.partition, self.starts[each.partition]) for each in asked]
 
-    def end(self, _admin: object, _topic: str, partition: int) -> int:
+    def end(self, partition: int) -> int:
         return len(self.logs[partition]) + 1
+
+    def offsets(
+        self, _: object, wanted: dict[Place, OffsetSpec], isolation: IsolationLevel
+    ) -> dict[Place, LogOffset | KafkaError]:
+        hidden = self.unsettled if isolation is IsolationLevel.READ_COMMITTED else 0
+        return {
+            place: LogOffset(
+                self.begins[place[1]] if spec is OffsetSpec.earliest() else self.end(place[1]) - hidden, None
+            )
+            for place, spec in wanted.items()
+        }
 
     def assign(self, places: list[TopicPartition]) -> None:
         eof = KafkaError(KafkaError._PARTITION_EOF)
         read = [message for each in places for message in self.logs[each.partition][each.offset :]]
-        ends = [Message(each.partition, self.end(None, "", each.partition), eof) for each in places]
+        ends = [Message(each.partition, self.end(each.partition), eof) for each in places]
         self._rest = iter([*read, *ends])
 
     def poll(self, _: float) -> Message | None:
@@ -108,7 +124,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Rejected:
     # Producers may send any headers: only the last of a name is the router's.
     made.logs[1][1].given.insert(0, ("delay-source", b"d/0/5"))
     monkeypatch.setattr(clients, "bulk_reader", lambda _: made)
-    monkeypatch.setattr(searching, "uncommitted_end", made.end)
+    monkeypatch.setattr(searching, "offsets", made.offsets)
     return made
 
 
@@ -140,6 +156,43 @@ def test_a_code_of_a_newer_router_is_still_a_rejection(topic: Rejected) -> None:
 def test_nothing_since_then_is_an_answer(topic: Rejected) -> None:
     topic.starts = {0: -1, 1: -1}
     assert find("d/0/3") is None
+
+
+@pytest.mark.parametrize(
+    ("begins", "starts"),
+    [
+        ({0: 1, 1: 0}, {0: 1, 1: 0}),
+        ({0: 2, 1: 0}, {0: 1, 1: 0}),
+        ({0: 0, 1: 3}, {0: 1, 1: -1}),
+    ],
+    ids=["the first record is as late", "it went meanwhile", "no record is left"],
+)
+def test_a_topic_that_begins_later_is_no_witness(
+    topic: Rejected, begins: dict[int, int], starts: dict[int, int]
+) -> None:
+    topic.begins, topic.starts = begins, starts
+    with pytest.raises(NotFinished, match=r"^d\.rejected no longer reaches back to 1970-01-01T00:00:01Z$"):
+        find("d/0/30")
+    assert find("d/0/3") is not None
+    assert topic.closed
+
+
+@pytest.mark.parametrize("starts", [{0: 2, 1: 2}, {0: -1, 1: -1}])
+def test_a_topic_that_has_an_earlier_record_is_a_witness(topic: Rejected, starts: dict[int, int]) -> None:
+    topic.begins, topic.starts = {0: 1, 1: 1}, starts
+    assert find("d/0/30") is None
+
+
+def test_records_of_an_open_transaction_count_although_no_time_finds_them(topic: Rejected) -> None:
+    topic.starts, topic.unsettled = {0: -1, 1: -1}, 2
+    assert find("d/0/3") == FoundRejection(Reason.TARGET_DENIED)
+
+
+def test_a_partition_that_gives_no_offset_is_no_answer(topic: Rejected, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = SimpleNamespace(topic="d.rejected", partition=0, offset=-1001, error=KafkaError(KafkaError._TIMED_OUT))
+    monkeypatch.setattr(topic, "offsets_for_times", lambda *_, **__: [failed])
+    with pytest.raises(KafkaException):
+        find("d/0/3")
 
 
 @pytest.mark.parametrize(("bound", "value"), [("MOST_RECORDS", 2), ("SEARCH_S", 0.0)])
