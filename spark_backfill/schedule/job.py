@@ -15,7 +15,7 @@ remember a job only for ``offsets.retention.minutes`` after its last transaction
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame
 from spark_backfill import cluster
 from spark_backfill.errors import JobError
 from spark_backfill.schedule.begun import begun_under
-from spark_backfill.schedule.ledger import Ledger, check_same_rows, group_name
+from spark_backfill.schedule.ledger import Ledger, check_same_rows, group_name, table_changed
 from spark_backfill.schedule.progress import WritingLines, surveying
 from spark_backfill.schedule.survey import Route, RowSurvey, merged
 from spark_backfill.schedule.tasks import INVALID, SORTED, SURVEYED, WRITTEN, RowDeciding, Writing
@@ -89,7 +89,7 @@ def schedule(settings: Settings, request: ScheduleRequest, rows: DataFrame, say:
     """Run the job; ``rows`` have the columns of :func:`spark_backfill.schedule.source.rows`.
 
     Forbidden rows end it with ``report.refused`` set and nothing written. Raises JobError when the delay topic is
-    missing, the job has begun with other rows, or another run of it takes over.
+    missing, the job has begun with other rows, the table changes meanwhile, or another run of it takes over.
     """
     began_s = time.monotonic()
     admin = cluster.connect(settings)
@@ -114,7 +114,7 @@ def schedule(settings: Settings, request: ScheduleRequest, rows: DataFrame, say:
     say(f"{survey.rows:,} rows: {survey.valid:,} valid ({survey.past:,} past due), {survey.invalid:,} invalid")
     with Ledger(settings.kafka, group_name(settings.group_id, request.job), delay.name, settled=False) as ledger:
         found = ledger.read(range(delay.partitions))
-        check_same_rows(request.job, _fingerprints(survey), found)
+        check_same_rows(request.job, delay.name, _fingerprints(survey), found)
         report.before = sum(progress.done for progress in found.values())
         if report.before == survey.rows:
             say("nothing is left to write")
@@ -185,6 +185,15 @@ def _write(
             if refused := re.findall(r"JobError: (.+)", str(error)):
                 raise JobError(refused[0]) from error
             raise
+    _check_all_done(request.job, report.survey, tasks)
     report.written = sum(each.written for each in tasks)
     report.left_out = sum(each.left_out for each in tasks)
     report.before = sum(each.before for each in tasks)
+
+
+def _check_all_done(job: str, survey: RowSurvey, tasks: Iterable[WrittenRows]) -> None:
+    """Refuse partitions that were not done to their end: no task sees a partition whose rows have all vanished."""
+    done = {each.partition: each.written + each.left_out + each.before for each in tasks}
+    for partition, surveyed in sorted(survey.partitions.items()):
+        if (rows := done.get(partition, 0)) != surveyed.rows:
+            raise table_changed(job, partition, rows)

@@ -52,6 +52,11 @@ class Fingerprint:
         return f"{self.rows}.{self.one:x}.{self.two:x}"
 
 
+def rows_in(text: str) -> int:
+    """Return the number of rows of a fingerprint's text."""
+    return int(text.partition(".")[0])
+
+
 @dataclass(slots=True)
 class RowSurvey:
     """Counts of rows: by delay partition; by reason when invalid, by route and past due when valid."""

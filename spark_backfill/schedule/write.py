@@ -3,8 +3,9 @@
 Rows come sorted by digest, which is the same order in every run, because equal rows are interchangeable. Each
 transaction holds up to ``batch`` rows *and* how many rows of the partition are done
 (:mod:`spark_backfill.schedule.ledger`). A task first calls ``init_transactions``: this fences any other writer of the
-partition, in any run, and settles its open transaction. Then the task reads how many rows are done and goes on behind
-them. So a task that is repeated, runs twice or was left over by a killed run writes no row again and leaves none out.
+partition, in any run, and settles its open transaction. Then the task reads how many rows are done. It goes on behind
+them if its own first rows are the same ones. So a task that is repeated, runs twice or was left over by a killed run
+writes no row again and leaves none out.
 
 Each transaction has a producer of its own. librdkafka repeats a request by itself when it has lost the connection, and
 the first copy may still be on its way. A copy of EndTxn that arrived within the next transaction of the same epoch
@@ -21,7 +22,15 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from index.protocol.headers import Headers
 from spark_backfill.errors import JobError
-from spark_backfill.schedule.ledger import Ledger, RowsDone, check_same_rows, group_name, transactional_id
+from spark_backfill.schedule.ledger import (
+    Ledger,
+    RowsDone,
+    check_same_rows,
+    group_name,
+    other_reading,
+    table_changed,
+    transactional_id,
+)
 from spark_backfill.schedule.row import deliver_id
 from spark_backfill.schedule.survey import Fingerprint
 
@@ -72,6 +81,8 @@ def write(target: WriteTarget, rows: Iterable[Sorted]) -> Iterator[WrittenRows]:
 
 
 def _write_partition(target: WriteTarget, partition: int, rows: Iterable[Sorted]) -> WrittenRows:
+    if partition not in target.fingerprints:
+        raise table_changed(target.job, partition, sum(1 for _ in rows))
     with Ledger(target.kafka, group_name(target.group_id, target.job), target.topic, settled=True) as ledger:
         writing = _PartitionWriting(target, partition, ledger)
         try:
@@ -123,11 +134,14 @@ class _PartitionWriting:
         """Write the rows that are not done yet."""
         self.producer.init_transactions(INIT_TIMEOUT_S)
         progress = self._ledger.read([self._partition])[self._partition]
-        check_same_rows(self._target.job, self._target.fingerprints, {self._partition: progress})
+        job, topic, fingerprints = self._target.job, self._target.topic, self._target.fingerprints
+        check_same_rows(job, topic, fingerprints, {self._partition: progress})
         before, done, written, open_rows = progress.done, 0, 0, 0
         previous, occurrence = b"", 0
         seen = Fingerprint()
         for row in rows:
+            if done == before and progress.prefix not in ("", seen.text()):
+                raise other_reading(job, topic, self._partition, before)
             seen.add(row.digest)
             occurrence = occurrence + 1 if row.digest == previous else 0
             previous = row.digest
@@ -140,15 +154,12 @@ class _PartitionWriting:
                     written += 1
             done += 1
             if open_rows >= self._target.batch:
-                self._commit(done)
+                self._commit(seen)
                 open_rows = 0
-        if seen.text() != self._target.fingerprints[self._partition]:
-            raise JobError(
-                f"the table has changed while it was read: rows of delay partition {self._partition} are not those that"
-                f" were surveyed ({seen.rows:,} now); job {self._target.job} stays unfinished"
-            )
+        if seen.text() != fingerprints[self._partition]:
+            raise table_changed(job, self._partition, seen.rows)
         if open_rows:
-            self._commit(done)
+            self._commit(seen)
         return WrittenRows(self._partition, written, done - before - written, before)
 
     def _begin(self, done: int) -> None:
@@ -183,8 +194,9 @@ class _PartitionWriting:
         if error is not None:
             self._failures.append(error)
 
-    def _commit(self, done: int) -> None:
-        progress = RowsDone(done, self._target.fingerprints[self._partition])
+    def _commit(self, seen: Fingerprint) -> None:
+        """Commit the rows sent, with the progress: ``seen`` are all rows up to here."""
+        progress = RowsDone(seen.rows, self._target.fingerprints[self._partition], seen.text())
         entry = self._ledger.entry(self._partition, progress)
         self.producer.send_offsets_to_transaction([entry], self._ledger.group, COMMIT_TIMEOUT_S)
         for attempt in range(_COMMIT_ATTEMPTS):

@@ -7,21 +7,28 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
+from index.protocol.partitioner import partition_of_key
 from spark_backfill.cli import cli
+from spark_backfill.errors import JobError
+from spark_backfill.schedule.columns import checked, parse_mapping
+from spark_backfill.schedule.job import ScheduleRequest, schedule
 from spark_backfill.schedule.ledger import Ledger, group_name
+from spark_backfill.schedule.source import rows, types
 from tests.integration.scenario import Stage, header, now_ms, wait_until
 from tests.spark.auditing import audit_stage
-from tests.spark.backfill import delay_topic
+from tests.spark.backfill import delay_topic, settings_of
 from tests.spark.conftest import CONF
 
 # Each test runs several Spark jobs, on a machine with other work.
@@ -317,3 +324,37 @@ def test_killed_in_the_middle_and_run_again(spark: SparkSession, stage: Stage, t
     other = parquet(spark, tmp_path / "other", [(at, None, "k", "v", None)])
     done_otherwise = run(stage, other, "--job", "big")
     assert (done_otherwise.exit_code, "of another table" in done_otherwise.stderr) == (1, True), done_otherwise.output
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_rows_that_vanish_between_the_readings_end_the_job(
+    partitions: int, spark: SparkSession, stage: Stage, tmp_path: Path
+) -> None:
+    """All rows of a delay partition vanish: of one of two, or of the only one, and so of the table."""
+    delay = stage.delay(partitions=partitions, default_target=stage.target())
+    vanished, at_ms = tmp_path / "vanished", now_ms() + 3_600_000
+
+    def table(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            keys = [f"k{number}".encode() for number in batch.column("id").to_pylist()]
+            if vanished.exists():
+                keys = [key for key in keys if partition_of_key(key, partitions) != 0]
+            yield pa.RecordBatch.from_pydict({"due": [at_ms] * len(keys), "key": keys, "value": keys})
+
+    def say(line: str) -> None:
+        if "valid" in line and not vanished.exists():
+            vanished.touch()
+
+    frame = spark.range(50).mapInArrow(table, "due bigint, key binary, value binary")
+    given = rows(frame, checked(types(frame), parse_mapping([]), ["target", "headers"], None))
+    settings = settings_of(stage, tmp_path)
+    request = ScheduleRequest(settings.delay_topic(delay), "one")
+    with pytest.raises(JobError, match=r"rows of delay partition 0 are not those that were surveyed \(0 now\)"):
+        schedule(settings, request, given, say)
+    left = len(stage.records(delay))
+    assert (left > 0) == (partitions > 1)
+    vanished.unlink()
+    done = schedule(settings, request, given, lambda _: None)
+    assert (done.before, done.written) == (left, 50 - left)
+    assert set(ids(stage, delay).values()) == {1}
+    assert len(ids(stage, delay)) == 50

@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from spark_backfill import cluster
 from spark_backfill.errors import JobError
 from spark_backfill.schedule.begun import begun_under
-from spark_backfill.schedule.ledger import Ledger, group_name
+from spark_backfill.schedule.ledger import Ledger, RowsDone, group_name
 from spark_backfill.schedule.row import InputRow, digest_of
 from spark_backfill.schedule.survey import Fingerprint
 from spark_backfill.schedule.write import Sorted, WriteTarget, WrittenRows, write
@@ -123,6 +124,61 @@ def test_a_table_that_changes_while_it_is_read_is_not_finished(stage: Stage) -> 
         list(write(target(stage, topic, rows), rows[:-1]))
     (done,) = write(target(stage, topic, rows), rows)
     assert done.before == 50
+    assert set(ids(stage, topic).values()) == {1}
+    assert len(ids(stage, topic)) == ROWS + 1
+
+
+@pytest.mark.parametrize(("batch", "more"), [(1, True), (4, False), (9, True)])
+def test_a_table_that_changes_and_comes_back_is_not_gone_on_with(stage: Stage, batch: int, more: bool) -> None:
+    """The second reading has an early row more or less, and the next run reads the table as it was surveyed."""
+    topic = stage.delay()
+    rows = make_rows(7)
+    early = Sorted(0, bytes(16), True, b"k", b"early", ())
+    others = [early, *rows] if more else rows[1:]
+    with pytest.raises(JobError, match=rf"has changed while it was read: .* \({len(others)} now\)"):
+        list(write(target(stage, topic, rows, batch=batch), others))
+    written = ids(stage, topic)
+    assert len(written) == len(others) // batch * batch
+    with pytest.raises(JobError, match="rows of delay partition 0, and they are not the first ones of this table"):
+        list(write(target(stage, topic, rows, batch=batch), rows))
+    assert ids(stage, topic) == written
+
+
+def test_a_table_that_changed_behind_the_rows_done_is_gone_on_with(stage: Stage) -> None:
+    topic = stage.delay()
+    rows = make_rows()
+    with pytest.raises(Killed):
+        list(write(target(stage, topic, rows), until([*rows[:30], *rows[31:]], 35)))
+    (done,) = write(target(stage, topic, rows), rows)
+    assert done.before == 30
+    assert set(ids(stage, topic).values()) == {1}
+    assert len(ids(stage, topic)) == ROWS + 1
+
+
+def test_a_partition_that_the_survey_did_not_see_is_not_written(stage: Stage) -> None:
+    topic = stage.delay(partitions=2)
+    rows = make_rows()
+    with pytest.raises(JobError, match=r"rows of delay partition 1 are not those that were surveyed \(7 now\)"):
+        list(write(target(stage, topic, rows, batch=1), make_rows(5, 1)))
+    assert ids(stage, topic) == {}
+
+
+def test_rows_done_by_the_release_before_are_gone_on_with(stage: Stage) -> None:
+    """Release 0.1.0 kept the fingerprint of all rows alone."""
+    topic = stage.delay()
+    rows = make_rows()
+    aim = target(stage, topic, rows)
+    with pytest.raises(Killed):
+        list(write(aim, until(rows, 35)))
+    group = group_name(stage.group_id, "job")
+    consumer = Consumer({**stage.kafka, "group.id": group, "enable.auto.commit": False})
+    consumer.commit(offsets=[TopicPartition(topic, 0, 30, aim.fingerprints[0])], asynchronous=False)
+    consumer.close()
+    with Ledger(stage.kafka, group, topic, settled=True) as ledger:
+        assert ledger.read([0]) == {0: RowsDone(30, aim.fingerprints[0])}
+        (done,) = write(aim, rows)
+        assert ledger.read([0]) == {0: RowsDone(ROWS + 2, aim.fingerprints[0], aim.fingerprints[0])}
+    assert done.before == 30
     assert set(ids(stage, topic).values()) == {1}
     assert len(ids(stage, topic)) == ROWS + 1
 

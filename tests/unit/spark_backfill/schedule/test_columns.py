@@ -129,8 +129,19 @@ def test_rows_for_unknown_targets_become_invalid() -> None:
 
 def test_a_job_goes_on_only_with_the_rows_it_began_with() -> None:
     wanted = {0: "2.a.b", 1: "1.c.d"}
-    check_same_rows("job", wanted, {0: NOT_BEGUN, 1: RowsDone(1, "1.c.d")})
+    check_same_rows("job", "t", wanted, {0: NOT_BEGUN, 1: RowsDone(1, "1.c.d")})
     with pytest.raises(JobError, match="delay partition 1, and they are of another"):
-        check_same_rows("job", wanted, {0: RowsDone(2, "2.a.b"), 1: RowsDone(1, "1.c.e")})
+        check_same_rows("job", "t", wanted, {0: RowsDone(2, "2.a.b"), 1: RowsDone(1, "1.c.e")})
     with pytest.raises(JobError, match="delay partition 2, and they are of another"):
-        check_same_rows("job", wanted, {2: RowsDone(1, "1.c.d")})
+        check_same_rows("job", "t", wanted, {2: RowsDone(1, "1.c.d")})
+
+
+def test_a_job_goes_on_only_behind_rows_of_the_same_reading() -> None:
+    """Release 0.1.0 wrote no fingerprint of the rows done: these are taken for the first ones."""
+    wanted = {0: "2.a.b"}
+    for accepted in RowsDone(2, "2.a.b"), RowsDone(2, "2.a.b", "2.a.b"), RowsDone(1, "2.a.b", "1.9.9"):
+        check_same_rows("job", "t", wanted, {0: accepted})
+    for refused in RowsDone(2, "2.a.b", "2.a.c"), RowsDone(3, "2.a.b", "3.a.b"), RowsDone(3, "2.a.b"):
+        with pytest.raises(JobError, match="rows of delay partition 0, and they are not the first ones") as caught:
+            check_same_rows("job", "t", wanted, {0: refused})
+        assert """delay-router cancel t --where '{"id_prefix": "job/"}'""" in str(caught.value)
