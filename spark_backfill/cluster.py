@@ -24,6 +24,9 @@ ASK_AGAIN_WITHIN_S: Final = 10.0
 ASK_AGAIN_AFTER_S: Final = 0.2
 """Time to find the new leader of a partition or coordinator of a group, and the pause between two requests."""
 
+SETTLE_POLL_S: Final = 0.1
+"""Pause between two looks for the end of open transactions."""
+
 _MISSING: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 
 _STALE_LOOK: Final = frozenset(
@@ -140,6 +143,43 @@ def appended_ends(admin: AdminClient, name: str, partitions: Iterable[int]) -> d
     """Return the offset after the last record of each partition, open transactions included."""
     places = [TopicPartition(name, partition) for partition in partitions]
     return _offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+
+
+def committed_ends(
+    admin: AdminClient, topics: Mapping[str, int], settle_s: float, say: Callable[[str], None]
+) -> dict[tuple[str, int], int]:
+    """Pin the ends of the topics once all transactions that are open now have ended.
+
+    ``topics`` maps names to numbers of partitions. A JobError names a partition whose transaction stays open for longer
+    than ``settle_s``.
+    """
+    wanted = {
+        (name, partition): end
+        for name, count in topics.items()
+        for partition, end in appended_ends(admin, name, range(count)).items()
+    }
+    deadline = time.monotonic() + settle_s
+    was_said = False
+    while True:
+        ends = {
+            (name, partition): log.end
+            for name, count in topics.items()
+            for partition, log in log_ranges(admin, name, range(count)).items()
+        }
+        held_back = sorted(place for place, end in wanted.items() if ends[place] < end)
+        if not held_back:
+            return ends
+        if time.monotonic() > deadline:
+            name, partition = held_back[0]
+            raise JobError(
+                f"{name}/{partition}: a transaction is open since {settle_s:.0f} s or more, and the records behind it"
+                " cannot be seen; find its producer with 'kafka-transactions.sh find-hanging', or wait longer with"
+                " --settle"
+            )
+        if not was_said:
+            say(f"waiting for open transactions in {len(held_back)} partitions, the first is {held_back[0]}")
+            was_said = True
+        time.sleep(SETTLE_POLL_S)
 
 
 def offsets_at(admin: AdminClient, name: str, partitions: Iterable[int], time_ms: int) -> dict[int, int]:

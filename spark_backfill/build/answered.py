@@ -6,12 +6,16 @@ cancelled ones, if it is a schedule at all. The first control without a receipt 
 records behind it: the router goes on there. In the receipts topic, where only the router may write, ``delay-source``
 names the control.
 
-Receipts that retention has removed are missing. Then the caller has to name an instant before which every control was
-acted on: controls up to it count as answered, and the schedules that they cancelled by an id are pending again.
-Schedules that were cancelled by a predicate are found by that (:mod:`spark_backfill.build.queried`).
+Receipts may be missing: retention has removed them, or the topic is not there, or not visible. Then the caller has to
+name an instant before which every control was acted on: controls up to it count as answered, and the schedules that
+they cancelled by an id are pending again. Schedules that were cancelled by a predicate are found by that
+(:mod:`spark_backfill.build.queried`).
+
+A receipts topic that was created again looks whole. Records behind the first control without a receipt betray it, if a
+router has acted on them: they would leave again, so the job ends.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from typing import Final, NamedTuple
 
@@ -23,9 +27,11 @@ from spark_backfill.buckets.controls import controls_of
 from spark_backfill.build.released import about
 from spark_backfill.cluster import LogRange
 from spark_backfill.errors import JobError
+from spark_backfill.settings import DelayTopic
 from spark_backfill.source import OffsetRange, read_ranges
 
 _SAID: Final = "action string, due bigint, cancelled array<struct<offset:bigint>>, omitted struct<cancelled:bigint>"
+_PLACE: Final = ["partition", "offset"]
 
 
 class Answers(NamedTuple):
@@ -69,6 +75,13 @@ def answers(
     )
 
 
+def missing(receipts: str, partitions: Collection[int], logs: Mapping[int, LogRange]) -> list[str]:
+    """Describe the partitions without visible receipts, or the topic if none has any; ``logs`` are the visible ones."""
+    if not logs:
+        return [f"{receipts} does not exist, or the job may not see it (its rights: check --acls --job rebuild)"]
+    return [f"{receipts} has no partition {number}" for number in partitions if number not in logs]
+
+
 def first_unanswered(
     left: DataFrame, rules: Rules, said: Answers | None, known_ms: int, gone: Sequence[str]
 ) -> dict[int, int]:
@@ -79,7 +92,7 @@ def first_unanswered(
     """
     controls = controls_of(left, rules).where(f.col("timestamp_ms") > known_ms)
     if said is not None:
-        controls = controls.join(said.controls.select("partition", "offset"), ["partition", "offset"], "left_anti")
+        controls = controls.join(said.controls.select(_PLACE), _PLACE, "left_anti")
     found = {
         row.partition: row.first for row in controls.groupBy("partition").agg(f.min("offset").alias("first")).collect()
     }
@@ -93,19 +106,51 @@ def first_unanswered(
     return found
 
 
+def require_unread(
+    records: DataFrame, left: DataFrame, topic: DelayTopic, said: Answers | None, unanswered: Mapping[int, int]
+) -> None:
+    """Raise JobError if a router has acted on a record behind the first ``unanswered`` control of its partition.
+
+    ``records`` are those of the delay topic, and ``left`` those that have not left. A record was acted on if it has
+    left, if it is a control with a receipt, or if a schedule behind it names it as the control that moved it.
+    """
+    if not unanswered:
+        return
+    is_behind = reduce(
+        Column.__or__,
+        [(f.col("partition") == partition) & (f.col("offset") >= at) for partition, at in unanswered.items()],
+    )
+    behind = records.where(is_behind)
+    movers = about(behind, topic.name).where(
+        (f.col("source_partition") == f.col("partition")) & (f.col("source_offset") < f.col("offset"))
+    )
+    acted_on = behind.join(left.select(_PLACE), _PLACE, "left_anti").select(_PLACE)
+    acted_on = acted_on.unionAll(movers.select("partition", f.col("source_offset").alias("offset")).where(is_behind))
+    if said is not None:
+        acted_on = acted_on.unionAll(said.controls.select(_PLACE).where(is_behind))
+    for row in acted_on.take(1):
+        at = unanswered[row.partition]
+        raise JobError(
+            f"a router has acted on {topic.name}/{row.partition}/{row.offset}, so it has read the control at"
+            f" {topic.name}/{row.partition}/{at}, of which {topic.receipts} has no receipt: receipts are lost, as after"
+            " the topic was created again. The records behind that control would leave again; say until when all"
+            " controls that were written have been acted on, and all that was due has left:"
+            " --released-before INSTANT, and not before that control"
+        )
+
+
 def without_answered(left: DataFrame, rules: Rules, said: Answers | None, known_ms: int) -> DataFrame:
     """Remove the records that receipts name, and answered controls that are no schedules.
 
     A replacement without a receipt counts as a schedule: better that it comes beside the schedule it was to replace
     than not at all.
     """
-    places = ["partition", "offset"]
     known = controls_of(left, rules).where(f.col("timestamp_ms") <= known_ms)
-    gone = known.where(~f.col("replaces")).select(places)
+    gone = known.where(~f.col("replaces")).select(_PLACE)
     if said is not None:
-        mute = said.controls.where(~f.col("schedules")).select(places)
+        mute = said.controls.where(~f.col("schedules")).select(_PLACE)
         gone = gone.unionAll(mute).unionAll(said.named)
-    return left.join(gone, places, "left_anti")
+    return left.join(gone, _PLACE, "left_anti")
 
 
 def named_behind(said: Answers | None, unanswered: Mapping[int, int]) -> list[tuple[int, int]]:

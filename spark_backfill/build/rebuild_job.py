@@ -8,7 +8,6 @@ state starts from them, once and for all partitions that they cover.
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -17,7 +16,6 @@ from spark_backfill import cluster
 from spark_backfill.build import answered, policies, released, scope
 from spark_backfill.build.index_job import IndexOutcome, Options, prepare, run
 from spark_backfill.build.queried import queries_of, without_queried
-from spark_backfill.cluster import LogRange
 from spark_backfill.errors import JobError, NeedsOwnerError
 from spark_backfill.settings import DelayTopic, Settings
 from spark_backfill.source import OffsetRange, connector_options, read_ranges
@@ -33,17 +31,22 @@ def rebuild(
     *,
     targets: Sequence[str] = (),
     released_before_ms: int = -1,
+    settle_s: float = 120.0,
 ) -> IndexOutcome:
     """Stage the pending records; raise JobError before any of them is staged when they cannot be determined.
 
     ``targets`` are topics that records were released to and that the configuration no longer allows. Records whose due
-    time and timestamp are up to ``released_before_ms`` count as gone, even if no target topic holds them.
+    time and timestamp are up to ``released_before_ms`` count as gone, even if no target topic holds them. ``settle_s``
+    is the longest wait for transactions that are open on the topics that hold the copies and receipts.
     """
     admin = cluster.connect(settings)
     known = scope.look(settings, topic, admin, asked)
     ranges = scope.rebuild_ranges(settings, topic, known, cluster.group_members(admin, settings.group_id))
     policies.require_targets_read(settings, topic, admin, targets)
-    logs = released.logs_of(admin, released.topics_of(admin, topic, targets))
+    outgoing = released.topics_of(admin, topic, targets)
+    has_receipts = topic.receipts in cluster.all_topics(admin)
+    pinned = released.logs_of(admin, [*outgoing, *([topic.receipts] if has_receipts else [])], settle_s, say)
+    logs = {name: log for name, log in pinned.items() if name in outgoing}
     if (gone := released.incomplete(admin, logs)) and released_before_ms < 0:
         raise JobError(
             f"some released records can no longer be seen: {', '.join(gone[:5])}. They would leave again; give the"
@@ -67,10 +70,13 @@ def rebuild(
         return run(spark, job(ranges=ranges), left, say, gone_before_ms=released_before_ms)
     except NeedsOwnerError as found:
         say(f"{found}; reading the receipts for that")
-    receipts = _receipts(admin, topic, known)
+    all_receipts = pinned.get(topic.receipts, {})
+    receipts = {number: log for number, log in all_receipts.items() if number in known.logs}
     said = answered.answers(spark, connector, topic.name, topic.receipts, receipts, options.task_records)
-    gone = [f"{topic.receipts}/{number} begins at offset {log.start}" for number, log in receipts.items() if log.start]
+    gone = answered.missing(topic.receipts, known.logs, receipts)
+    gone += released.incomplete(admin, {topic.receipts: receipts} if receipts else {})
     unanswered = answered.first_unanswered(left, topic.rules, said, released_before_ms, gone)
+    answered.require_unread(records, left, topic, said, unanswered)
     queries = queries_of(left, topic.rules, unanswered)
     pending = without_queried(left, topic.rules, queries)
     pending = answered.without_answered(pending, topic.rules, said, released_before_ms)
@@ -91,13 +97,6 @@ def series_that_end(left: DataFrame, partitions: Sequence[int]) -> int:
     headers = f.coalesce("headers", f.expr("array()").cast("array<struct<key:string,value:binary>>"))
     is_occurrence = f.exists(headers, lambda each: f.lower(each["key"]) == SERIES)
     return left.where(f.col("partition").isin(list(partitions)) & is_occurrence).count()
-
-
-def _receipts(admin: AdminClient, topic: DelayTopic, known: scope.ClusterFacts) -> Mapping[int, LogRange]:
-    """Return the receipts log of each partition that is rebuilt; nothing where there is no such topic."""
-    if topic.receipts not in cluster.all_topics(admin):
-        return {}
-    return cluster.log_ranges(admin, topic.receipts, known.logs)
 
 
 def _up_to(

@@ -17,7 +17,7 @@ the delay topic *and* write to a target can make a copy that looks like the rout
 the router may write, the three headers that it adds last are enough; a record may have been shortened there.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Final
 
@@ -52,10 +52,20 @@ def topics_of(admin: AdminClient, topic: DelayTopic, more: Iterable[str]) -> lis
     return sorted({topic.rejected, *more, *filter(topic.rules.allowed, existing)} & existing)
 
 
-def logs_of(admin: AdminClient, topics: Iterable[str]) -> Logs:
-    """Return the log of each partition of these topics."""
-    found = cluster.topics(admin, topics)
-    return {name: cluster.log_ranges(admin, name, range(topic.partitions)) for name, topic in found.items()}
+def logs_of(admin: AdminClient, topics: Iterable[str], settle_s: float, say: Callable[[str], None]) -> Logs:
+    """Return the log of each partition of these topics, up to the ends that :func:`cluster.committed_ends` pins.
+
+    Committed copies behind an open transaction are not visible, and their records would leave again.
+    """
+    counts = {name: topic.partitions for name, topic in cluster.topics(admin, topics).items()}
+    ends = cluster.committed_ends(admin, counts, settle_s, say)
+    return {
+        name: {
+            partition: LogRange(log.start, ends[name, partition])
+            for partition, log in cluster.log_ranges(admin, name, range(count)).items()
+        }
+        for name, count in counts.items()
+    }
 
 
 def incomplete(admin: AdminClient, logs: Logs) -> list[str]:

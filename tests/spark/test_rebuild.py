@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
@@ -159,6 +159,77 @@ def test_receipts_that_are_gone_must_be_spoken_for(spark: SparkSession, stage: S
     assert staged(stage, delay) == ([], [])
     rebuild(spark, stage, tmp_path, delay, released_before_ms=max(each.timestamp_ms for each in stage.records(delay)))
     assert pending_offsets(stage, delay) == [0, 2, 3]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_without_the_receipts_no_released_record_leaves_again(
+    spark: SparkSession, stage: Stage, tmp_path: Path, *, is_there: bool
+) -> None:
+    out = stage.target()
+    delay = delay_topic(stage, default_target=out, begun=False)
+    stage.send(delay, ("deliver-at", b"1"))
+    stage.send(delay, ("deliver-cancel", b"a"))
+    for _ in range(3):
+        stage.send(delay, ("deliver-at", b"1"))
+    for each in stage.records(delay):
+        if each.offset != 1:
+            stage.send(out, *provenance(delay, each.offset, each.timestamp_ms))
+    stage.delete(f"{delay}.receipts")
+    if is_there:
+        stage.create([NewTopic(f"{delay}.receipts", 1, 1)])
+    told = rf"has read the control at {delay}/0/1, of which" if is_there else rf"{delay}\.receipts does not exist,"
+    with pytest.raises(JobError, match=rf"{told}.*--released-before INSTANT"):
+        rebuild(spark, stage, tmp_path, delay)
+    assert staged(stage, delay) == ([], [])
+    written_ms = max(each.timestamp_ms for each in stage.records(delay))
+    assert rebuild(spark, stage, tmp_path, delay, released_before_ms=written_ms).entries == 0
+
+
+@pytest.mark.parametrize("trace", ["receipt", "moved"])
+def test_traces_of_a_router_behind_a_control_without_a_receipt(
+    spark: SparkSession, stage: Stage, tmp_path: Path, trace: str
+) -> None:
+    delay = delay_topic(stage, default_target=stage.target(), begun=False)
+    far_ms = now_ms() + 3_600_000
+    stage.send(delay, *named(b"a", far_ms))
+    stage.send(delay, ("deliver-move", b"a"), ("deliver-at", b"%d" % (far_ms + 1)))
+    stage.send(delay, ("deliver-cancel", b"b"))
+    if trace == "receipt":
+        said = b'{"action": "cancel", "outcome": "not-pending", "cancelled": [], "due": null}'
+        stage.send(f"{delay}.receipts", ("delay-source", f"{delay}/0/2".encode()), value=said)
+    else:
+        stage.send(delay, *named(b"a", far_ms + 1, ("delay-source", f"{delay}/0/1".encode())))
+    acted_on = 2 if trace == "receipt" else 1
+    with pytest.raises(JobError, match=rf"acted on {delay}/0/{acted_on}, so it has read the control at {delay}/0/1,"):
+        rebuild(spark, stage, tmp_path, delay)
+    assert staged(stage, delay) == ([], [])
+
+
+def test_committed_copies_behind_an_open_transaction_are_waited_for(
+    spark: SparkSession, stage: Stage, tmp_path: Path
+) -> None:
+    out = stage.target()
+    delay = delay_topic(stage, default_target=out, begun=False)
+    far_ms = now_ms() + 3_600_000
+    for _ in range(5):
+        stage.send(delay, ("deliver-at", b"%d" % far_ms))
+    settings = settings_of(stage, tmp_path)
+    go = partial(rebuild_job.rebuild, spark, settings, settings.delay_topic(delay), Asked(), Options("rebuild"), print)
+    stranger = Producer({**stage.kafka, "transactional.id": stage.word})
+    stranger.init_transactions()
+    for topic in (f"{delay}.receipts", f"{delay}.rejected", out):
+        stranger.begin_transaction()
+        stranger.produce(topic, b"v")
+        stranger.flush()
+        if topic == out:
+            for each in stage.records(delay)[:3]:
+                stage.send(out, *provenance(delay, each.offset, each.timestamp_ms))
+        with pytest.raises(JobError, match=rf"{topic}/0: a transaction is open .* --settle"):
+            go(settle_s=1.0)
+        assert staged(stage, delay) == ([], [])
+        stranger.abort_transaction()
+    assert go().entries == 2
+    assert pending_offsets(stage, delay) == [3, 4]
 
 
 def test_a_list_that_a_receipt_left_out_cannot_be_made_up(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:

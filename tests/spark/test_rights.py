@@ -77,7 +77,7 @@ def succeeded(done: Result) -> str:
 def test_each_job_with_exactly_the_rights_that_are_listed(
     spark: SparkSession, broker: Secured, stage: Stage, tmp_path: Path
 ) -> None:
-    delay = delay_topic(stage, default_target=stage.target(), begun=False)
+    delay = delay_topic(stage, default_target=stage.target(), recurring=True, begun=False)
     config = configuration(broker, stage, tmp_path)
     table = tmp_path / "rows.csv"
     with table.open("w", newline="") as file:
@@ -109,6 +109,10 @@ def test_each_job_with_exactly_the_rights_that_are_listed(
     )
     assert exported["not_indexed"] == RECORDS
 
+    # The job reads the receipts only where it meets a control.
+    control = stage.send(delay, ("deliver-cancel", b"nobody"))
+    said = b'{"action": "cancel", "outcome": "not-pending", "cancelled": [], "due": null}'
+    stage.send(f"{delay}.receipts", ("delay-source", control.encode()), value=said)
     grant(broker, config, "rebuild")
     assert rebuild_job.rebuild(spark, loaded, topic, Asked(), Options("rebuild"), print).entries == RECORDS
     assert {each.restores for each in waiting(stage, delay)} == {False, True}

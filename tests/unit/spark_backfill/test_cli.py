@@ -61,11 +61,11 @@ def test_wrong_usage_is_refused_before_spark_is_started(
     assert message in done.output
 
 
-def test_an_instant_that_cannot_be_read(config: str) -> None:
-    arguments = ["rebuild", "--config", config, "--topic", "orders.delay", "--released-before", "yesterday"]
-    done = CliRunner().invoke(cli, arguments)
+@pytest.mark.parametrize("option", ["--released-before", "--settle"])
+def test_a_time_that_cannot_be_read(config: str, option: str) -> None:
+    done = CliRunner().invoke(cli, ["rebuild", "--config", config, "--topic", "orders.delay", option, "yesterday"])
     assert done.exit_code == WRONG_USAGE
-    assert "--released-before 'yesterday'" in done.output
+    assert f"{option} 'yesterday'" in done.output
 
 
 def test_offsets_by_partition() -> None:
