@@ -15,10 +15,12 @@ spread_ms  null                          ``delay-spread``, or 0 null
 released   digest it must arrive with    digest it arrived with null
 rejected   digest it must come back with null                   digest, null when malformed
 bits<n>    targets it asks for           the target it is in    0
+query      query that is true of it      null                   null
 flags      WANTS, UNREAD, MISSING        CREATE_TIME            0
 =========  ============================  =====================  ==========================
 
-Rows of receipts (:mod:`spark_backfill.audit.receipts`) have only slot, offset, kind and flags.
+Rows of receipts (:mod:`spark_backfill.audit.receipts`), and of records that others follow
+(:mod:`spark_backfill.audit.follows`), have only slot, offset, kind and flags.
 
 A set of targets is a bitmap of 62 targets a column: fixed-width rows aggregate without objects.
 """
@@ -34,6 +36,7 @@ from pyspark.sql import functions as f
 
 from index.protocol.headers import Alias
 from spark_backfill.audit.attempts import Attempts
+from spark_backfill.audit.follows import FOLLOWED, begins, begun, is_within, origin
 from spark_backfill.audit.protocol import (
     Protocol,
     digest,
@@ -43,7 +46,7 @@ from spark_backfill.audit.protocol import (
     spread_ms,
     whole_number,
 )
-from spark_backfill.audit.queries import QUERIED, AnsweredQuery, answered_queries, is_queried
+from spark_backfill.audit.queries import LATE, AnsweredQuery, answered_queries, is_late, query_of
 from spark_backfill.audit.receipts import asks, points
 from spark_backfill.audit.scope import Judged, Place
 
@@ -71,7 +74,8 @@ _SOURCE_PARTS: Final = 3
 class Scene:
     """The pinned scope of an audit: judged records, offsets that may hold copies, and names that the audit knows.
 
-    * ``delay_ends``: ends of the delay partitions behind every copy that may have been seen.
+    * ``delay_ends``: ends of the delay partitions behind every copy and receipt that may have been seen, and behind
+      every record that was written with a receipt.
     * ``targets``: topics read for released records, in the order of their bits.
     * ``unread``: further topics that exist.
     * ``others``: delay topics of the configuration that are not audited; their copies are ignored.
@@ -102,17 +106,32 @@ def bits(word: int) -> str:
     return f"bits{word}"
 
 
-def facts(spark: SparkSession, options: Mapping[str, str], scene: Scene, split_records: int) -> DataFrame:
+def queries_of(
+    spark: SparkSession, options: Mapping[str, str], scene: Scene, split_records: int
+) -> list[AnsweredQuery]:
+    """Return the queries that have a receipt."""
+    if all(start >= end for start, end in scene.receipts.values()):
+        return []
+    return answered_queries(_read(spark, options, scene.receipts, split_records))
+
+
+def facts(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    scene: Scene,
+    queries: Sequence[AnsweredQuery],
+    grace_ms: int,
+    split_records: int,
+) -> DataFrame:
     """Return the rows of all records; a task reads about ``split_records`` offsets."""
     first_slot, rows = 0, []
-    queries: list[AnsweredQuery] = []
-    if any(start < end for start, end in scene.receipts.values()):
-        queries = answered_queries(_read(spark, options, scene.receipts, split_records))
     for each in scene.judged:
-        ranges = {(each.topic.name, p): (start, each.ends[p]) for p, start in each.starts.items()}
+        # A record that was judged may be followed by one behind the end.
+        name = each.topic.name
+        ranges = {(name, p): (start, scene.delay_ends[name, p]) for p, start in each.starts.items()}
         if any(start < end for start, end in ranges.values()):
-            own = [query for query in queries if query.topic == each.topic.name]
-            rows.append(_sent(_read(spark, options, ranges, split_records), scene, each, first_slot, own))
+            own = [(number, query) for number, query in enumerate(queries) if query.topic == name]
+            rows.append(_sent(_read(spark, options, ranges, split_records), scene, each, first_slot, own, grace_ms))
         first_slot += each.partitions
     if any(start < end for start, end in scene.outgoing.values()):
         rows.append(_copies(_read(spark, options, scene.outgoing, split_records), scene))
@@ -126,6 +145,7 @@ def facts(spark: SparkSession, options: Mapping[str, str], scene: Scene, split_r
             "released bigint",
             "rejected bigint",
             *(f"{bits(word)} bigint" for word in range(scene.words)),
+            "query int",
             "flags int",
         ]
         return spark.createDataFrame([], ", ".join(columns))
@@ -157,7 +177,12 @@ def _read(
 
 
 def _sent(
-    records: DataFrame, scene: Scene, judged: Judged, first_slot: int, queries: Sequence[AnsweredQuery]
+    records: DataFrame,
+    scene: Scene,
+    judged: Judged,
+    first_slot: int,
+    queries: Sequence[tuple[int, AnsweredQuery]],
+    grace_ms: int,
 ) -> DataFrame:
     protocol = Protocol(judged.topic.rules.aliases, judged.topic.rules.delay_ms)
     headers, control, key, names = f.col("headers"), f.col("control"), f.col("key"), f.col("names")
@@ -173,21 +198,39 @@ def _sent(
         wanted, user = attempts.targets(asked, headers), attempts.to_be_told(user, headers)
         due_ms = attempts.due_ms(protocol, headers, control, timestamp_ms)
         sooner_ms = attempts.sooner_ms(protocol, headers, control)
-    named = controlled.select("*", wanted.alias("names"))
-    queried = is_queried(queries, protocol, names, due_ms, timestamp_ms, control, headers)
-    return named.select(
-        (f.col("partition") + f.lit(first_slot)).cast("int").alias("slot"),
+    named = controlled.select("*", wanted.alias("names"), origin(headers, judged.topic.name).alias("origin"))
+    named = named.select("*", query_of(queries, protocol, names, due_ms, timestamp_ms, control, headers).alias("query"))
+    late = is_late(queries, f.col("query"), f.greatest(due_ms, timestamp_ms), grace_ms)
+    flags = _wishes(names, scene) + asks(protocol, control) + begins(control) + f.when(late, LATE).otherwise(0)
+    slot, null = (f.col("partition") + f.lit(first_slot)).cast("int").alias("slot"), f.lit(None).cast("bigint")
+    sent = f.struct(
+        slot,
         f.col("offset").cast("bigint").alias("offset"),
         f.lit(SENT).alias("kind"),
         due_ms.alias("at_ms"),
         f.col("timestamp_ms").alias("sent_ms"),
         sooner_ms.alias("sooner_ms"),
-        f.lit(None).cast("bigint").alias("spread_ms"),
+        null.alias("spread_ms"),
         digest(protocol.released_key(control, key), f.col("value"), user).alias("released"),
         digest(key, f.col("value"), headers).alias("rejected"),
         *(_bits_of(names, scene.targets, word).alias(bits(word)) for word in range(scene.words)),
-        (_wishes(names, scene) + asks(protocol, control) + f.when(queried, QUERIED).otherwise(0)).alias("flags"),
+        f.col("query"),
+        flags.cast("int").alias("flags"),
     )
+    followed = f.struct(
+        slot,
+        f.col("origin").alias("offset"),
+        f.lit(FOLLOWED).alias("kind"),
+        *(null.alias(name) for name in ("at_ms", "sent_ms", "sooner_ms", "spread_ms", "released", "rejected")),
+        *(f.lit(0).cast("bigint").alias(bits(word)) for word in range(scene.words)),
+        f.lit(None).cast("int").alias("query"),
+        begun(control, f.col("origin")).cast("int").alias("flags"),
+    )
+    rows = (
+        f.when(is_within(f.col("offset"), judged.starts, judged.ends), sent),
+        f.when(is_within(f.col("origin"), judged.starts, judged.ends), followed),
+    )
+    return named.select(f.inline(f.array_compact(f.array(*rows))))
 
 
 def _wishes(names: Column, scene: Scene) -> Column:
@@ -235,6 +278,7 @@ def _copies(records: DataFrame, scene: Scene) -> DataFrame:
             is_rejected & rejected_as_sent(headers).isNotNull(), digest(key, value, rejected_as_sent(headers))
         ).alias("rejected"),
         *(_bit_of(f.col("topic"), scene.targets, word).alias(bits(word)) for word in range(scene.words)),
+        f.lit(None).cast("int").alias("query"),
         f.when(f.col("timestampType") == _CREATE_TIME_TYPE, CREATE_TIME).otherwise(0).cast("int").alias("flags"),
     )
 
@@ -247,6 +291,7 @@ def _receipts(records: DataFrame, scene: Scene) -> DataFrame:
         "kind",
         *(nothing.alias(name) for name in ("at_ms", "sent_ms", "sooner_ms", "spread_ms", "released", "rejected")),
         *(f.lit(0).cast("bigint").alias(bits(word)) for word in range(scene.words)),
+        f.lit(None).cast("int").alias("query"),
         "flags",
     )
 

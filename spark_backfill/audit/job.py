@@ -23,10 +23,10 @@ from pyspark.sql import functions as f
 
 from index.errors import ConfigError
 from spark_backfill import cluster
-from spark_backfill.audit.facts import Scene, facts
+from spark_backfill.audit.facts import Scene, facts, queries_of
 from spark_backfill.audit.history import horizons, read_from
-from spark_backfill.audit.scope import AuditRequest, Judged, committed_ends, judged, receipts_of, targets_of
-from spark_backfill.audit.summary import cells, counted, findings, with_place
+from spark_backfill.audit.scope import AuditRequest, Judged, judged, receipts_of, targets_of
+from spark_backfill.audit.summary import cells, counted, findings, settle, with_place
 from spark_backfill.audit.table import GROUPS, NO_RECORDS, SAMPLES, Tally, tally
 from spark_backfill.audit.verdicts import verdicts
 from spark_backfill.settings import Settings
@@ -94,12 +94,16 @@ def audit(
     Raises ConfigError for a target topic that does not exist, JobError when a transaction stays open.
     """
     scene, oldest = _scene(settings, pinned, say)
-    reads = sum(each.ends[p] - start for each in scene.judged for p, start in each.starts.items())
+    reads = sum(
+        scene.delay_ends[each.topic.name, p] - start for each in scene.judged for p, start in each.starts.items()
+    )
     copies = sum(end - start for start, end in (*scene.outgoing.values(), *scene.receipts.values()))
     say(f"reading {reads:,} offsets of delay topics, and {copies:,} of target, rejected and receipts topics")
     began_s = time.monotonic()
-    rows = facts(spark, options, scene, pinned.request.split_records)
-    tasks = max(spark.sparkContext.defaultParallelism, -(-(reads + copies) // pinned.request.split_records))
+    request = pinned.request
+    queries = queries_of(spark, options, scene, request.split_records)
+    rows = facts(spark, options, scene, queries, request.grace_ms, request.split_records)
+    tasks = max(spark.sparkContext.defaultParallelism, -(-(reads + copies) // request.split_records))
     found = with_place(cells(verdicts(rows, scene, pinned.began_ms, oldest, tasks)), scene).coalesce(tasks)
     found.persist(StorageLevel.MEMORY_AND_DISK)
     try:
@@ -108,7 +112,7 @@ def audit(
             judged_records = found.agg(f.sum("n")).collect()[0][0] or 0
         took_s = time.monotonic() - began_s
         say(f"{judged_records:,} records judged in {took_s:.1f} s ({(reads + copies) / took_s:,.0f} offsets/s)")
-        yield Audited(found)
+        yield Audited(settle(found, queries, scene))
     finally:
         found.unpersist()
 
@@ -139,7 +143,7 @@ def _scene(settings: Settings, pinned: Pinned, say: Say) -> tuple[Scene, dict[st
     receipts = receipts_of(request.topics, existing, say)
     found = cluster.topics(admin, [*targets, *rejected, *receipts])
     counts = {name: topic.partitions for name, topic in found.items()}
-    ends = committed_ends(admin, counts, request.settle_s, say)
+    ends = cluster.committed_ends(admin, counts, request.settle_s, say)
     starts = {
         (name, partition): log.start
         for name, count in counts.items()
@@ -147,12 +151,9 @@ def _scene(settings: Settings, pinned: Pinned, say: Say) -> tuple[Scene, dict[st
     }
     topic_settings = cluster.topic_settings(admin, [*counts, *(each.topic.name for each in pinned.judged)])
     oldest = dict.fromkeys(rejected, 0) | horizons(settings, starts, ends, topic_settings, pinned.began_ms)
+    delays = {each.topic.name: each.partitions for each in pinned.judged}
     chosen = read_from(admin, settings, pinned.judged, starts, ends, topic_settings)
-    delay_ends = {
-        (each.topic.name, partition): end
-        for each in pinned.judged
-        for partition, end in cluster.appended_ends(admin, each.topic.name, range(each.partitions)).items()
-    }
+    delay_ends = cluster.committed_ends(admin, delays, request.settle_s, say)
     configured = {topic.name for topic in settings.delay_topics}
     ranges = {place: (start, ends[place]) for place, start in chosen.items()}
     scene = Scene(

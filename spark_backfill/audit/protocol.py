@@ -9,12 +9,24 @@ Rows come from Spark's Kafka source: ``key``, ``value``, ``headers`` (array of `
 """
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import and_
 from typing import Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-from index.protocol.headers import DELAY_SPREAD, NATIVE, PROVENANCE, Alias, HeaderRole, Unit
+from index.protocol.headers import (
+    DELAY_OCCURRENCE,
+    DELAY_SERIES,
+    DELAY_SPREAD,
+    NATIVE,
+    PROVENANCE,
+    SERIES,
+    Alias,
+    HeaderRole,
+    Unit,
+)
 
 AT_ONCE: Final = 0
 """Due time of a record that names none."""
@@ -28,6 +40,8 @@ REDRIVE_MARK: Final = "delay-redriven-offsets"
 """The only header of a record that lists redriven records of a rejected topic."""
 
 REJECTION_HEADERS: Final = ("delay-error", "delay-error-message", "delay-source")
+SERIES_HEADERS: Final = (DELAY_OCCURRENCE, DELAY_SERIES)
+"""Headers of a rejected occurrence, in front of the headers of the rejection."""
 
 _LONG: Final = "bigint"
 # 19 digits of weeks in milliseconds need 29 digits.
@@ -54,7 +68,9 @@ _LONG_BYTES: Final = 8
 _MICROS_PER_MS: Final = 1_000
 _UPPER, _LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 _TIMES: Final = frozenset({HeaderRole.AT, HeaderRole.AFTER})
-_RECURS: Final = ("deliver-every", "deliver-cron")
+_EVERY: Final = "deliver-every"
+_CRON: Final = "deliver-cron"
+_SERIES_NUMBERS: Final = 3
 _DURATION_UNITS_MS: Final = (604_800_000, 86_400_000, 3_600_000, 60_000, 1_000)
 
 
@@ -86,8 +102,12 @@ class Protocol:
         after_ms = f.try_add(timestamp_ms, self._read(f.get(after, f.lit(0)), HeaderRole.AFTER))
         # greatest() ignores nulls, and a null here marks an unreadable value.
         at_ms = f.when(self._read(f.get(at, f.lit(0)), HeaderRole.AT).isNotNull(), at_ms)
+        occurrence = series(control)
         due = (
-            f.when((f.size(at) > 1) | (f.size(after) > 1), f.lit(None).cast(_LONG))
+            f.when(occurrence.isNotNull(), f.get(occurrence, f.lit(2)))
+            # A time in its headers is the time from which on the minutes count.
+            .when(begins_by_cron(control), f.lit(AT_ONCE).cast(_LONG))
+            .when((f.size(at) > 1) | (f.size(after) > 1), f.lit(None).cast(_LONG))
             .when(f.size(at) == 1, at_ms)
             .when(f.size(after) == 1, after_ms)
             .otherwise(self._due_without_time(control, timestamp_ms))
@@ -118,12 +138,11 @@ class Protocol:
         return f.when(f.size(given) > 0, f.get(given, f.lit(0))["value"]).otherwise(key)
 
     def _due_without_time(self, control: Column, timestamp_ms: Column) -> Column:
-        at_once = f.lit(AT_ONCE).cast(_LONG)
-        if not self._delay_ms:
-            return at_once
-        # The headers of a recurring schedule give a due time, too.
-        recurs = f.exists(control, lambda each: plain(each["key"]).isin(*_RECURS) & each["value"].isNotNull())
-        return f.when(recurs, at_once).otherwise(f.try_add(timestamp_ms, f.lit(self._delay_ms).cast(_LONG)))
+        every = _given(control, _EVERY)
+        period_ms = _milliseconds(f.get(every, f.lit(0))["value"], HeaderRole.AFTER, Unit.NATIVE)
+        delay_ms = f.lit(self._delay_ms).cast(_LONG)
+        delayed = f.try_add(timestamp_ms, delay_ms) if self._delay_ms else f.lit(AT_ONCE).cast(_LONG)
+        return f.when(f.size(every) > 0, f.try_add(timestamp_ms, period_ms)).otherwise(delayed)
 
     def _is_control(self, name: Column) -> Column:
         ours = plain(name).startswith(CONTROL_PREFIX)
@@ -152,6 +171,36 @@ class Protocol:
 def plain(name: Column) -> Column:
     """Return a header name with A to Z in lower case: names of the protocol count in any case."""
     return f.translate(name, _UPPER, _LOWER)
+
+
+def series(control: Column) -> Column:
+    """Return the numbers of an occurrence: offset of the first record, number, and due time; null for other records.
+
+    They are in ``deliver-series``, which the router writes into a record that recurs.
+    """
+    numbers = f.transform(
+        _given(control, SERIES),
+        lambda each: f.transform(
+            f.slice(f.split(each["value"].cast("string"), " "), f.lit(1), f.lit(_SERIES_NUMBERS)), whole_number
+        ),
+    )
+    legible = f.filter(numbers, lambda each: (f.size(each) == _SERIES_NUMBERS) & ~f.exists(each, f.isnull))
+    return f.when(recurs(control), f.get(legible, f.lit(0)))
+
+
+def recurs(headers: Column) -> Column:
+    """Return true if a record is, or claims to be, a recurring schedule."""
+    return (f.size(_given(headers, _EVERY)) > 0) | (f.size(_given(headers, _CRON)) > 0)
+
+
+def begins_by_cron(control: Column) -> Column:
+    """Return true if a record is to begin a series by cron: it is not released, and its first occurrence follows it."""
+    return (f.size(_given(control, _CRON)) > 0) & (f.size(_given(control, SERIES)) == 0)
+
+
+def _given(headers: Column, name: str) -> Column:
+    """Return the headers of a name; a null value counts as no header."""
+    return f.filter(headers, lambda each: (plain(each["key"]) == name) & each["value"].isNotNull())
 
 
 def digest(key: Column, value: Column, headers: Column) -> Column:
@@ -187,10 +236,19 @@ def _last(headers: Column, name: str) -> Column:
 
 
 def rejected_as_sent(headers: Column) -> Column:
-    """Return the headers of a rejected record without the three that are added last; null when these are missing."""
-    sent = f.size(headers) - len(REJECTION_HEADERS)
-    added = [f.get(headers, sent + place)["key"] == name for place, name in enumerate(REJECTION_HEADERS)]
-    return f.when((sent >= 0) & added[0] & added[1] & added[2], f.slice(headers, f.lit(1), f.greatest(sent, f.lit(0))))
+    """Return the headers of a rejected record without the ones that are added last; null when these are missing.
+
+    They are the three of the rejection, behind the two of an occurrence.
+    """
+    as_sent = _without_last(headers, REJECTION_HEADERS)
+    return f.when(recurs(as_sent), f.coalesce(_without_last(as_sent, SERIES_HEADERS), as_sent)).otherwise(as_sent)
+
+
+def _without_last(headers: Column, names: Sequence[str]) -> Column:
+    """Return the headers without the last ones; null unless these have the names."""
+    left = f.size(headers) - len(names)
+    are_last = [f.get(headers, left + place)["key"] == name for place, name in enumerate(names)]
+    return f.when((left >= 0) & reduce(and_, are_last), f.slice(headers, f.lit(1), f.greatest(left, f.lit(0))))
 
 
 def is_redrive_mark(headers: Column) -> Column:

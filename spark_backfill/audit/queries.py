@@ -1,7 +1,9 @@
 """Queries that were answered, by the receipts topic, and the records that they have cancelled.
 
-The receipt of a query has the headers of its control, so it tells the predicate. Every record in front of the control
-that matches and is in no topic was cancelled. No code is shared with the router.
+The receipt of a query has the headers of its control, so it tells the predicate. A record in front of the control that
+matches and is in no topic counts as cancelled by the first such query. If it was due before the receipt, it may have
+been lost before; then the number of these records must be the number in the receipt
+(:mod:`spark_backfill.audit.summary`). No code is shared with the router.
 """
 
 import json
@@ -9,50 +11,64 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as f
 
 from spark_backfill.audit.protocol import AT_ONCE, Protocol, any_of, plain, source
 
-QUERIED: Final = 4096
-"""A query has cancelled the record, unless it had left before."""
+QUERIES: Final = 16384
+"""The record is the control of a query."""
+LATE: Final = 4096
+"""The record was due before the receipt of the query that is said to have cancelled it."""
 
 _HEADER: Final = "deliver-cancel-where"
+_SAID: Final = "action string, matched bigint, cancelled array<struct<offset:bigint>>, omitted struct<cancelled:bigint>"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class AnsweredQuery(NamedTuple):
-    """The control of a query: its delay topic, partition and offset, and the fields of its predicate."""
+    """The control of a query: its delay topic, partition and offset, and the fields of its predicate.
+
+    ``answered_ms`` is the timestamp of its receipt. ``cancelled`` is the number of records in front of the control that
+    the receipt says it has cancelled, None if the receipt only estimates it.
+    """
 
     topic: str
     partition: int
     offset: int
     said: dict[str, Any]
+    answered_ms: int = 0
+    cancelled: int | None = None
 
 
 def answered_queries(receipts: DataFrame) -> list[AnsweredQuery]:
-    """Return the queries that have a receipt among these records of receipts topics."""
+    """Return the queries that have a receipt among these records of receipts topics, in the order of their controls."""
     own = f.filter("headers", lambda each: plain(each["key"]) == _HEADER)
-    action = f.from_json(f.col("value").cast("string"), "action string")["action"]
-    rows = receipts.where(action == "cancel-where").select(
-        source(f.col("headers")).alias("parts"), f.get(own, f.lit(0))["value"].cast("string").alias("where")
+    said = f.from_json(f.col("value").cast("string"), _SAID)
+    # The matched records behind the control are named, unless the list was too large for the topic.
+    behind = f.coalesce(f.size(said["cancelled"]), f.lit(0)) + f.coalesce(said["omitted"]["cancelled"], f.lit(0))
+    rows = receipts.where(said["action"] == "cancel-where").select(
+        source(f.col("headers")).alias("parts"),
+        f.get(own, f.lit(0))["value"].cast("string").alias("predicate"),
+        f.col("timestamp_ms"),
+        (said["matched"] - behind).alias("cancelled"),
     )
-    return list(_parsed((row.parts, row.where) for row in rows.collect()))
+    return sorted(_parsed(rows.collect()), key=lambda query: query[:3])
 
 
-def _parsed(rows: Iterable[tuple[list[str] | None, str | None]]) -> Iterator[AnsweredQuery]:
+def _parsed(rows: Iterable[Row]) -> Iterator[AnsweredQuery]:
     """Yield the queries that can be read; the verdict on the receipt tells of others."""
-    for parts, where in rows:
+    for row in rows:
         try:
-            topic, partition, offset = parts or []
-            said = json.loads(where or "")
-            yield AnsweredQuery(topic, int(partition), int(offset), dict(said))
+            topic, partition, offset = row.parts or []
+            said = dict(json.loads(row.predicate or ""))
+            yield AnsweredQuery(topic, int(partition), int(offset), said, row.timestamp_ms, row.cancelled)
         except (ValueError, TypeError, RecursionError):
             continue
 
 
-def is_queried(
-    queries: Iterable[AnsweredQuery],
+def query_of(
+    queries: Iterable[tuple[int, AnsweredQuery]],
     protocol: Protocol,
     names: Column,
     due_ms: Column,
@@ -60,18 +76,29 @@ def is_queried(
     control: Column,
     headers: Column,
 ) -> Column:
-    """Return true if one of these queries, all of one delay topic, lies behind a record and is true of it.
+    """Return the number of the first of these queries that lies behind a record and is true of it; null without one.
 
-    ``names`` are the targets of the record, and ``due_ms`` the requested due time, AT_ONCE without one.
+    The queries are all of one delay topic. One that has cancelled nothing is left out. ``names`` are the targets of the
+    record, and ``due_ms`` is the requested due time, AT_ONCE without one.
     """
     at_ms = f.when(due_ms == AT_ONCE, f.greatest(timestamp_ms, f.lit(0))).otherwise(due_ms)
     deliver_id = protocol.id_of(control)
-    return any_of(
-        (f.col("partition") == query.partition)
-        & (f.col("offset") < query.offset)
-        & _matches(query.said, names, at_ms, deliver_id, headers)
-        for query in queries
-    )
+    found = [
+        f.when(
+            (f.col("partition") == query.partition)
+            & (f.col("offset") < query.offset)
+            & _matches(query.said, names, at_ms, deliver_id, headers),
+            f.lit(number),
+        )
+        for number, query in queries
+        if query.cancelled != 0
+    ]
+    return f.coalesce(f.lit(None).cast("int"), *found)
+
+
+def is_late(queries: Iterable[tuple[int, AnsweredQuery]], number: Column, leaves_ms: Column, grace_ms: int) -> Column:
+    """Return true if a record was to leave before the receipt of the query of this number, less the grace period."""
+    return any_of((number == each) & (leaves_ms < query.answered_ms - grace_ms) for each, query in queries)
 
 
 def _matches(said: dict[str, Any], names: Column, at_ms: Column, deliver_id: Column, headers: Column) -> Column:

@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from spark_backfill.audit.protocol import Protocol, plain, source
+from spark_backfill.audit.queries import QUERIES
 
 RECEIPT: Final = 3
 NAMED: Final = 4
@@ -48,6 +49,7 @@ def asks(protocol: Protocol, control: Column) -> Column:
         CANCELS: has("deliver-cancel", "deliver-move", "deliver-cancel-where"),
         CONDITIONAL: has("deliver-if-due"),
         HAS_ID: protocol.has_id(control),
+        QUERIES: has("deliver-cancel-where"),
     }
     return _sum(flags)
 

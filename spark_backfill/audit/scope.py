@@ -8,10 +8,10 @@ In this order:
 3. *The ends of target and rejected topics*, without open transactions: the audit waits until every transaction that was
    open then has ended, because it hides its own records and the records behind them. Copies written later are not read;
    the records they come from are pending if they were not due.
-4. *The ends of the delay partitions once more*: a copy that was seen comes from below them, or has no origin.
+4. *The ends of the delay partitions once more*, again without open transactions: a copy that was seen comes from below
+   them, or has no origin. So does the record that a transaction has written there together with a receipt.
 """
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -21,14 +21,11 @@ from confluent_kafka.admin import AdminClient
 
 from index.errors import ConfigError
 from spark_backfill import cluster
-from spark_backfill.errors import JobError
 from spark_backfill.settings import DelayTopic
 
 SPLIT_RECORDS: Final = 250_000
 """Offsets that a task reads: seconds of work, so that all cores stay busy with many small partitions or few large
 ones."""
-
-_POLL_S: Final = 0.1
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -133,40 +130,3 @@ def receipts_of(topics: Iterable[DelayTopic], existing: Iterable[str], say: Call
     for name in sorted(wanted - found):
         say(f"{name} is not there, or must not be seen: controls, and records that they cancelled, count as lost")
     return sorted(found)
-
-
-def committed_ends(
-    admin: AdminClient, topics: Mapping[str, int], settle_s: float, say: Callable[[str], None]
-) -> dict[Place, int]:
-    """Pin the ends of the topics once all transactions that are open now have ended (step 3).
-
-    ``topics`` maps names to numbers of partitions. A JobError names a partition whose transaction stays open for longer
-    than ``settle_s``.
-    """
-    wanted = {
-        (name, partition): end
-        for name, count in topics.items()
-        for partition, end in cluster.appended_ends(admin, name, range(count)).items()
-    }
-    deadline = time.monotonic() + settle_s
-    was_said = False
-    while True:
-        ends = {
-            (name, partition): log.end
-            for name, count in topics.items()
-            for partition, log in cluster.log_ranges(admin, name, range(count)).items()
-        }
-        held_back = sorted(place for place, end in wanted.items() if ends[place] < end)
-        if not held_back:
-            return ends
-        if time.monotonic() > deadline:
-            name, partition = held_back[0]
-            raise JobError(
-                f"{name}/{partition}: a transaction is open since {settle_s:.0f} s or more, and the records behind it"
-                " cannot be judged; find its producer with 'kafka-transactions.sh find-hanging', or wait longer with"
-                " --settle"
-            )
-        if not was_said:
-            say(f"waiting for open transactions in {len(held_back)} partitions, the first is {held_back[0]}")
-            was_said = True
-        time.sleep(_POLL_S)

@@ -1,6 +1,12 @@
-"""Verdicts counted by topic, partition or hour, with percentiles of lateness; and the findings one by one."""
+"""Verdicts counted by topic, partition or hour, with percentiles of lateness; and the findings one by one.
 
-from collections.abc import Sequence
+The records that queries are said to have cancelled are counted first, and compared with the receipts of the queries.
+A record that was due before the receipt is cancelled if the number of records is the number in the receipt. If it is
+another number, or the receipt tells none, such a record may have been lost before, and no verdict is possible. If more
+records are nowhere than the receipt says, or fewer, the control of the query is altered.
+"""
+
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import and_, or_
 
@@ -8,6 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from spark_backfill.audit.facts import NO_SLOT, Scene
+from spark_backfill.audit.queries import AnsweredQuery
 from spark_backfill.audit.table import ASIDE, FOREIGN, OUTCOMES, PERCENTILES, VIOLATIONS
 
 
@@ -18,9 +25,11 @@ def cells(verdicts: DataFrame) -> DataFrame:
     """
     aside = [f.col(name) for name in VIOLATIONS if name in ASIDE]
     wrong = reduce(or_, [f.col("outcome").isin(list(VIOLATIONS)), *aside])
-    alike = ["slot", "hour_ms", "outcome", *ASIDE, "late_step"]
+    alike = ["slot", "hour_ms", "outcome", "query", "is_late", *ASIDE, "late_step"]
     known = ["late_ms", "due_ms", "sent_ms", "copies", "rejections", "receipts", "first_ms", "last_ms"]
-    return verdicts.groupBy(*alike, f.when(wrong, f.col("offset")).alias("offset")).agg(
+    # A query may turn out to be a finding.
+    single = f.when(wrong | f.col("queries"), f.col("offset")).alias("offset")
+    return verdicts.groupBy(*alike, single).agg(
         f.count("*").alias("n"), *(f.max(name).alias(name) for name in known), f.max(wrong).alias("wrong")
     )
 
@@ -37,6 +46,25 @@ def with_place(cells: DataFrame, scene: Scene) -> DataFrame:
             "partition": f.when(known, f.get(numbers, f.col("slot"))),
         }
     )
+
+
+def settle(cells: DataFrame, queries: Sequence[AnsweredQuery], scene: Scene) -> DataFrame:
+    """Return the cells with the verdicts on the records of queries; ``cells`` are read twice, so they must be kept."""
+    numbered = cells.where(f.col("query").isNotNull()).groupBy("query", "outcome").agg(f.sum("n").alias("n"))
+    counts: dict[int, dict[str, int]] = {}
+    for row in numbered.collect() if queries else ():
+        counts.setdefault(row["query"], {})[row["outcome"]] = row["n"]
+    proven = [number for number, each in counts.items() if sum(each.values()) == queries[number].cancelled]
+    wrong = [query for number, query in enumerate(queries) if _differs(query, counts.get(number, {}), scene)]
+    is_proven, is_late = f.col("query").isin(proven), f.col("is_late")
+    outcome = f.when(is_proven, "cancelled").when(is_late & (f.col("outcome") == "cancelled"), "unprovable")
+    settled = cells.withColumn("outcome", f.coalesce(outcome, f.col("outcome")))
+    if not wrong:
+        return settled
+    topic, partition, offset = f.col("topic"), f.col("partition"), f.col("offset")
+    places = [(topic == each.topic) & (partition == each.partition) & (offset == each.offset) for each in wrong]
+    told = f.coalesce(reduce(or_, places), f.lit(False))
+    return settled.withColumns({name: f.col(name) | told for name in ("altered", "wrong")})
 
 
 def counted(cells: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -100,3 +128,17 @@ def _number(condition: Column) -> Column:
 
 def _is(outcome: str) -> Column:
     return f.col("outcome") == outcome
+
+
+def _differs(query: AnsweredQuery, found: Mapping[str, int], scene: Scene) -> bool:
+    """Say whether another number of records is nowhere than the receipt says.
+
+    A record whose copy may have been removed, or is in a topic that was not read, need not be nowhere. Records in front
+    of the ones that are judged may match too.
+    """
+    if query.cancelled is None:
+        return False
+    judged = next((each for each in scene.judged if each.topic.name == query.topic), None)
+    is_whole = judged is not None and judged.starts.get(query.partition) == 0
+    is_whole = is_whole and judged is not None and query.offset < judged.ends[query.partition]
+    return found.get("cancelled", 0) > query.cancelled or (is_whole and sum(found.values()) < query.cancelled)

@@ -46,15 +46,16 @@ LATENESS: Final = (*PERCENTILES, "late_max_ms")
 
 NOTES: Final = {
     "lost": "due for longer than the grace period when looked for, and nowhere; a router that is down or behind makes"
-    " such records too, until it has caught up",
+    " such records too, until it has caught up; or a move whose schedule has no record",
     "doubled": "more than once in a topic, in a topic too many, both released and rejected, or one of these although a"
     " receipt names it; or named in, or answered by, more than one receipt",
     "early": "appended to a target before the due time",
-    "altered": "key, value or headers differ from the sent record",
+    "altered": "key, value or headers differ from the sent record; or a receipt tells something else than the topics",
     "astray": "in a topic the record did not ask for",
     FOREIGN: "copies whose origin is not in the delay topic",
     "answered": "controls that are no schedules, each with its receipt",
-    "unprovable": "nowhere, but the topics no longer reach back so far (retention, compaction): no verdict",
+    "unprovable": "nowhere, but the topics no longer reach back so far (retention, compaction), or a query"
+    " whose receipt does not prove it may have cancelled them: no verdict",
     "unread": "to be released to a topic that was left out; name it with --target",
     "untimed": "in a topic without message.timestamp.type=LogAppendTime: neither early nor late can be judged",
     "illegible": "released, although its schedule cannot be read here; is an alias missing in the configuration?",

@@ -3,17 +3,20 @@
 A record has exactly one outcome:
 
 ===========  =======================================================================================================
-released     one copy in each target it asks for, and in no other topic; not rejected
+released     one copy in each target it asks for, and in no other topic; not rejected. So is a record that begins a
+             series by cron, once its first occurrence is written
 rejected     once in the rejected topic, and released nowhere
 pending      missing from a topic it belongs in, and not due when the audit began
-cancelled    named so in one receipt, or a query behind it matches, and in no topic
+cancelled    named so in one receipt, or a query behind it matches, and in no topic. If it was due before the receipt of
+             the query, the number of these records is the number in the receipt; unprovable otherwise
 replaced     named so in one receipt, and in no topic
 answered     a control that is no schedule itself, with its one receipt
 doubled      twice in one topic, or in a topic too many beside those it asks for, or both released and rejected; one of
              these although a receipt names it; named by two receipts, or a control with two
 lost         missing from a topic it belongs in, although it was due when the audit began, a grace period before its
              targets were read. A router that is behind by more than that makes such records too: they count as lost
-             until they are there. So is a control that has no receipt, and is not rejected
+             until they are there. So is a control that has no receipt, and is not rejected, and one whose receipt says
+             that it has moved a schedule, without a record of that schedule or a later receipt that names the control
 unprovable   like lost, but its target, its rejected or its receipts topic no longer holds everything since then
 unread       like lost or pending, but it asks for a topic that was left out of this audit
 foreign      a copy whose origin is not in the delay topic
@@ -43,8 +46,9 @@ from spark_backfill.audit.facts import (
     Scene,
     bits,
 )
+from spark_backfill.audit.follows import BEGINS, FOLLOWED
 from spark_backfill.audit.protocol import UNREADABLE, any_of
-from spark_backfill.audit.queries import QUERIED
+from spark_backfill.audit.queries import LATE, QUERIES
 from spark_backfill.audit.receipts import (
     CANCELS,
     CONDITIONAL,
@@ -61,6 +65,7 @@ from spark_backfill.audit.table import ASIDE, FOREIGN, LATE_STEPS
 
 HOUR_MS: Final = 3_600_000
 
+_QUERIED: Final = "queried"
 _LONG: Final = "bigint"
 
 
@@ -69,11 +74,16 @@ def verdicts(rows: DataFrame, scene: Scene, began_ms: int, horizons: dict[str, i
 
     ``began_ms`` is the moment up to which records must have left, ``horizons`` come from
     :func:`spark_backfill.audit.history.horizons`, ``tasks`` is the number of tasks that share the work. ``late_ms`` is
-    null where punctuality is not judged.
+    null where punctuality is not judged. :mod:`spark_backfill.audit.summary` settles the outcome of a record with a
+    ``query``.
     """
     # Repartitioned first: hardly two rows of a task belong together before, and the folded row is twice as wide.
     grouped = rows.repartition(tasks, "slot", "offset").groupBy("slot", "offset").agg(*_folds(scene))
+    # A record may claim to follow one that does not exist.
+    grouped = grouped.where(f.col("sent").isNotNull() | (f.col("others") > 0))
     found = grouped.select("*", _found_count(scene).alias("found"), _complete(scene).alias("complete"))
+    found = found.select("*", _outcome(scene, began_ms, horizons).alias("outcome"))
+    is_queried = f.col("outcome") == _QUERIED
     judged = found.select(
         "slot",
         "offset",
@@ -85,7 +95,10 @@ def verdicts(rows: DataFrame, scene: Scene, began_ms: int, horizons: dict[str, i
         "first_ms",
         "last_ms",
         _hour_ms().alias("hour_ms"),
-        _outcome(scene, began_ms, horizons).alias("outcome"),
+        f.when(is_queried, _outcome_of_queried(scene, horizons)).otherwise(f.col("outcome")).alias("outcome"),
+        f.when(is_queried, f.col("query")).alias("query"),
+        (is_queried & _has(LATE)).alias("is_late"),
+        _has(QUERIES).alias("queries"),
         *_flags(scene),
         _late_ms().alias("late_ms"),
     )
@@ -115,6 +128,7 @@ def _folds(scene: Scene) -> list[Column]:
         f.max(f.when(sent, f.col("released"))).alias("as_released"),
         f.max(f.when(sent, f.col("rejected"))).alias("as_rejected"),
         f.max(f.when(sent, flags)).alias("wishes"),
+        f.max("query").alias("query"),
         *(f.max(f.when(sent, f.col(bits(word)))).alias(f"wanted{word}") for word in words),
         f.coalesce(f.sum(f.when(released, 1)), f.lit(0)).alias("copies"),
         f.coalesce(f.sum(f.when(rejected, 1)), f.lit(0)).alias("rejections"),
@@ -134,6 +148,9 @@ def _folds(scene: Scene) -> list[Column]:
         f.max(f.when(kind == RECEIPT, flags.bitwiseAND(IN_VAIN) != 0)).alias("in_vain"),
         f.coalesce(f.max(f.when(kind == RECEIPT, flags.bitwiseAND(MOVED) != 0)), f.lit(False)).alias("has_moved"),
         f.coalesce(f.max(f.when(kind == RECEIPT, flags.bitwiseAND(MALFORMED))), f.lit(0)).alias("no_receipt"),
+        f.coalesce(f.max(kind == FOLLOWED), f.lit(False)).alias("is_followed"),
+        f.coalesce(f.max((kind == FOLLOWED) & (flags.bitwiseAND(BEGINS) != 0)), f.lit(False)).alias("has_begun"),
+        f.coalesce(f.sum(f.when(kind != FOLLOWED, 1)), f.lit(0)).alias("others"),
     ]
 
 
@@ -170,6 +187,8 @@ def _outcome(scene: Scene, began_ms: int, horizons: dict[str, int]) -> Column:
     doubled = many | too_many | in_spite
     unanswered = _has(CONTROL) & (answers == 0) & (rejections == 0)
     missing = f.when(_removed(scene, horizons), "unprovable").otherwise("lost")
+    is_moved_nowhere = is_void & f.col("has_moved") & ~f.col("is_followed") & (names == 0)
+    has_begun = _has(BEGINS) & f.col("has_begun") & (copies == 0)
     by_receipt = f.when(f.col("is_replaced"), "replaced").when(f.col("is_moved"), "moved").otherwise("cancelled")
     # A record that is released to only some of its targets is not released.
     return (
@@ -178,14 +197,21 @@ def _outcome(scene: Scene, began_ms: int, horizons: dict[str, int]) -> Column:
         # A receipt is written when the control is read, however long the schedules wait.
         .when(unanswered, f.when(f.col("sent_ms") > began_ms, "pending").otherwise(missing))
         .when((names > 0) & ~_has(CANCELS), by_receipt)
+        .when(is_moved_nowhere, "lost")
         .when(is_void, "answered")
         .when(rejections == 1, "rejected")
-        .when((copies > 0) & f.col("complete"), "released")
-        .when((copies == 0) & _has(QUERIED), "cancelled")
+        .when(((copies > 0) & f.col("complete")) | has_begun, "released")
+        .when((copies == 0) & f.col("query").isNotNull(), _QUERIED)
         .when(_has(UNREAD), "unread")
         .when(f.col("due_ms") > began_ms, "pending")
         .otherwise(missing)
     )
+
+
+def _outcome_of_queried(scene: Scene, horizons: dict[str, int]) -> Column:
+    # It may have left before the query.
+    left = f.when(_has(UNREAD), "unread").when(_removed(scene, horizons), "unprovable")
+    return f.coalesce(f.when(_has(LATE), left), f.lit("cancelled"))
 
 
 def _removed(scene: Scene, horizons: dict[str, int]) -> Column:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from sidecar.dev.audit import AuditReport
@@ -11,7 +12,7 @@ from spark_backfill.audit.scope import AuditRequest, AuditSelection
 from spark_backfill.audit.table import GROUPS, Tally
 from spark_backfill.settings import load
 from spark_backfill.source import connector_options
-from tests.integration.scenario import Stage
+from tests.integration.scenario import Header, Stage
 
 NAMES = {
     "sent": "sent",
@@ -30,6 +31,34 @@ NAMES = {
     "illegible": "unreadable",
 }
 """The single process's names of these counts."""
+
+
+REJECTION: list[Header] = [("delay-error", b"X"), ("delay-error-message", b"x")]
+"""The first headers of a rejection; :class:`Hand` writes the last one."""
+
+
+class Hand:
+    """Releases and rejects by hand, with or without errors."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.producer = Producer({**stage.kafka, "transactional.id": stage.word, "linger.ms": 0})
+        self.producer.init_transactions()
+
+    def write(
+        self, topic: str, source: str, *headers: Header, value: bytes = b"v", key: bytes = b"k", partition: int = 0
+    ) -> None:
+        """Write in a transaction of its own."""
+        self.producer.begin_transaction()
+        self.open(topic, source, *headers, value=value, key=key, partition=partition)
+        self.producer.commit_transaction()
+
+    def open(
+        self, topic: str, source: str, *headers: Header, value: bytes = b"v", key: bytes = b"k", partition: int = 0
+    ) -> None:
+        """Write within the open transaction."""
+        named = [*headers, ("delay-source", source.encode())]
+        self.producer.produce(topic, value, key, partition, headers=list(named))
+        self.producer.flush()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 from click.testing import CliRunner
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from pyspark.sql import SparkSession
 
 from index.errors import ConfigError
@@ -17,7 +17,7 @@ from spark_backfill.audit.scope import AuditSelection, Edge
 from spark_backfill.cli import cli
 from spark_backfill.errors import JobError
 from tests.integration.scenario import Header, Load, Stage, now_ms, wait_until
-from tests.spark.auditing import assert_same, audit_stage
+from tests.spark.auditing import REJECTION, Hand, assert_same, audit_stage
 from tests.spark.backfill import delay_topic
 
 # Each test runs several Spark jobs, on a machine with other work.
@@ -25,30 +25,6 @@ pytestmark = pytest.mark.timeout(600)
 
 AFTER: Header = ("deliver-after", b"1")
 HOUR: Header = ("deliver-after", b"PT1H")
-REJECTION: list[Header] = [("delay-error", b"X"), ("delay-error-message", b"x")]
-
-
-class Hand:
-    """Releases and rejects by hand, with or without errors."""
-
-    def __init__(self, stage: Stage) -> None:
-        self.producer = Producer({**stage.kafka, "transactional.id": stage.word, "linger.ms": 0})
-        self.producer.init_transactions()
-
-    def write(
-        self, topic: str, source: str, *headers: Header, value: bytes = b"v", key: bytes = b"k", partition: int = 0
-    ) -> None:
-        self.producer.begin_transaction()
-        self.open(topic, source, *headers, value=value, key=key, partition=partition)
-        self.producer.commit_transaction()
-
-    def open(
-        self, topic: str, source: str, *headers: Header, value: bytes = b"v", key: bytes = b"k", partition: int = 0
-    ) -> None:
-        """Write within the open transaction."""
-        named = [*headers, ("delay-source", source.encode())]
-        self.producer.produce(topic, value, key, partition, headers=list(named))
-        self.producer.flush()
 
 
 @pytest.fixture
@@ -230,6 +206,31 @@ def test_of_several_moves_in_one_transaction_the_last_is_written_and_each_is_ans
     assert_same(found.total, report)
     counts = found.total.counts
     assert (counts["moved"], counts["answered"], counts["altered"], found.total.violations) == (1, 6, 1, 1)
+
+
+def test_a_moved_schedule_without_a_record_is_lost(spark: SparkSession, stage: Stage, hand: Hand) -> None:
+    delay = stage.delay(default_target=stage.target())
+    moves = {}
+    for name in (b"written", b"nowhere"):
+        old = stage.send(delay, ("deliver-id", name), HOUR)
+        moves[name] = stage.send(delay, ("deliver-move", name), HOUR)
+        cancelled = [{"offset": int(old.rpartition("/")[2]), "due": 0}]
+        said = {"action": "move", "outcome": "moved", "cancelled": cancelled, "due": 0}
+        asked: list[Header] = [("deliver-move", name), HOUR]
+        hand.write(f"{delay}.receipts", moves[name], *asked, value=json.dumps(said).encode(), key=name)
+    end = Edge(offset=4)
+    moved = stage.send(delay, HOUR, ("delay-source", moves[b"written"].encode()))
+    settled(stage, delay, 5)
+    wait_until(lambda: stage.audit().answered == 2, "everything is visible")
+    found, report = audit_stage(spark, stage), stage.audit()
+    assert report.moved_to_nowhere == 1
+    counts = found.total.counts
+    assert (counts["moved"], counts["answered"], counts["lost"], counts["pending"]) == (2, 1, 1, 1)
+    assert found.outcome(moves[b"nowhere"]) == "lost"
+    # The record of the moved schedule lies behind the records that are judged.
+    counts = audit_stage(spark, stage, AuditSelection(frozenset({0}), end=end)).total.counts
+    assert moved.endswith("/4")
+    assert (counts["sent"], counts["moved"], counts["answered"], counts["lost"]) == (4, 2, 1, 1)
 
 
 def test_attempts_are_judged_alike(spark: SparkSession, stage: Stage, hand: Hand) -> None:

@@ -56,9 +56,28 @@ def test_what_names_no_time_is_due_after_the_delay_of_its_topic(spark: SparkSess
         AT_ONCE,
         SENT_MS + 1,
         UNREADABLE,
-        AT_ONCE,
+        SENT_MS + 10_000,
         SENT_MS + 60_000,
     ]
+
+
+def test_an_occurrence_is_due_as_its_router_says_and_the_first_one_by_its_headers(spark: SparkSession) -> None:
+    every, cron, after = ("Deliver-Every", b"10s"), ("deliver-cron", b"* * * * *"), ("deliver-after", b"500")
+    told: Header = ("Deliver-Series", b"7 2 1700000009000 8f0c")
+    found: list[tuple[list[Header], int]] = [
+        ([every], SENT_MS + 10_000),
+        ([every, after], SENT_MS + 500),
+        ([("deliver-every", b"often")], UNREADABLE),
+        ([cron], AT_ONCE),
+        ([cron, after], AT_ONCE),
+        ([every, after, told], 1_700_000_009_000),
+        ([cron, after, told], 1_700_000_009_000),
+        ([every, ("deliver-series", b"7 2 soon 8f0c")], SENT_MS + 10_000),
+        ([every, ("deliver-series", b"7 2")], SENT_MS + 10_000),
+        ([every, ("deliver-series", None), told], 1_700_000_009_000),
+        ([after, told], SENT_MS + 500),
+    ]
+    assert due(spark, [headers for headers, _ in found]) == [expected for _, expected in found]
 
 
 TIMES: list[tuple[Header, int]] = [
@@ -255,6 +274,22 @@ def test_a_rejected_record_is_what_was_sent_and_three_headers(spark: SparkSessio
     frame = rows(spark, [[*sent, *added], added, added[:2], [*added, ("a", b"1")]])
     found = [row[0] for row in frame.select(rejected_as_sent(f.col("headers"))).collect()]
     assert [None if each is None else [tuple(header) for header in each] for each in found] == [sent, [], None, None]
+
+
+def test_a_rejected_occurrence_has_two_headers_more(spark: SparkSession) -> None:
+    added: list[Header] = [("delay-error", b"X"), ("delay-error-message", b"x"), ("delay-source", b"d/0/1")]
+    numbered: list[Header] = [("delay-occurrence", b"2"), ("delay-series", b"d/0/1")]
+    recurring: list[Header] = [("Deliver-Every", b"10s"), ("a", b"1")]
+    wanted = [
+        ([*recurring, *numbered], recurring),
+        (recurring, recurring),
+        ([*recurring, *numbered[:1]], [*recurring, *numbered[:1]]),
+        # These are the producer's own: the record does not recur.
+        ([("a", b"1"), *numbered], [("a", b"1"), *numbered]),
+    ]
+    frame = rows(spark, [[*headers, *added] for headers, _ in wanted])
+    found = [row[0] for row in frame.select(rejected_as_sent(f.col("headers"))).collect()]
+    assert [[tuple(header) for header in each] for each in found] == [expected for _, expected in wanted]
 
 
 def test_only_a_record_with_one_header_is_a_mark_of_what_was_driven_again(spark: SparkSession) -> None:

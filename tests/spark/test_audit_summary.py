@@ -14,7 +14,8 @@ from spark_backfill.audit.verdicts import step_of
 KEYS = ("topic", "partition")
 SCHEMA = (
     "slot int, topic string, part int, offset bigint, outcome string, due_ms bigint, sent_ms bigint, copies int,"
-    " rejections int, receipts int, first_ms bigint, last_ms bigint, late_ms bigint, "
+    " rejections int, receipts int, first_ms bigint, last_ms bigint, late_ms bigint, query int,"
+    " is_late boolean, queries boolean, "
 ) + ", ".join(f"{name} boolean" for name in ASIDE)
 
 
@@ -25,7 +26,9 @@ def test_counts_and_percentiles_of_each_group_and_of_all(spark: SparkSession, rn
         outcome = rng.choice([*OUTCOMES, "released", "foreign"])
         late_ms = int(10 ** rng.uniform(0, 8)) if outcome == "released" else None
         flags = [rng.random() < 0.1 for _ in ASIDE]
-        rows.append((partition, "d", partition, offset, outcome, 1, 1, 2, 1, 1, 1, 1, late_ms, *flags))
+        rows.append(
+            (partition, "d", partition, offset, outcome, 1, 1, 2, 1, 1, 1, 1, late_ms, None, False, False, *flags)
+        )
     made = spark.createDataFrame(rows, SCHEMA)
     alike = cells(made.withColumns({"late_step": step_of(f.col("late_ms")), "hour_ms": f.col("due_ms")}))
     verdicts = alike.withColumns({"topic": f.lit("d"), "partition": f.col("slot")})
