@@ -138,7 +138,7 @@ class KafkaTransactions:
             return []
         # A record that is not delivered within the time of a transaction has failed when the flush returns.
         self._producer.flush()
-        # Not by a commit, which would succeed, and the state would not know what has left.
+        # Not by a commit: it would succeed, and the state would not know the released records.
         assert NO_OFFSET not in placed.values(), "an appended record was delivered without its offset"
         if not all(each.offset in placed for each in transaction.appended):
             # A transaction with a failed delivery does not commit; the error of the commit tells why it failed.

@@ -38,7 +38,7 @@ def test_a_silence_of_the_brokers_is_told(error: Exception, times: int) -> None:
 
 
 def test_a_record_that_was_delivered_without_its_offset_is_not_committed() -> None:
-    """Its place is unknown, and the state is not written yet: what has left would be released again."""
+    """Its place is unknown, and the state is not written yet: released records would leave again."""
     commits: list[None] = []
     message = SimpleNamespace(offset=lambda: None)
     writer = SimpleNamespace(
