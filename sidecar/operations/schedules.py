@@ -101,6 +101,7 @@ def _schedule(topic: str, found: Pending, upcoming: int = 0) -> ScheduleAnswer:
         partition=found.partition,
         offset=found.offset,
         due_ms=found.due_ms,
+        spread_ms=found.shift_ms,
         targets=found.targets,
         id=_text(found.deliver_id),
         key=_text(found.key),

@@ -75,11 +75,11 @@ def answers(
     )
 
 
-def missing(receipts: str, partitions: Collection[int], logs: Mapping[int, LogRange]) -> list[str]:
-    """Describe the partitions without visible receipts, or the topic if none has any; ``logs`` are the visible ones."""
+def missing(name: str, partitions: Collection[int], logs: Mapping[int, LogRange]) -> list[str]:
+    """Describe the partitions that a topic lacks, or the topic if none is visible; ``logs`` are the visible ones."""
     if not logs:
-        return [f"{receipts} does not exist, or the job may not see it (its rights: check --acls --job rebuild)"]
-    return [f"{receipts} has no partition {number}" for number in partitions if number not in logs]
+        return [f"{name} does not exist, or the job may not see it (its rights: check --acls --job rebuild)"]
+    return [f"{name} has no partition {number}" for number in partitions if number not in logs]
 
 
 def first_unanswered(

@@ -47,7 +47,8 @@ def rebuild(
     has_receipts = topic.receipts in cluster.all_topics(admin)
     pinned = released.logs_of(admin, [*outgoing, *([topic.receipts] if has_receipts else [])], settle_s, say)
     logs = {name: log for name, log in pinned.items() if name in outgoing}
-    if (gone := released.incomplete(admin, logs)) and released_before_ms < 0:
+    gone = released.incomplete(admin, logs) + answered.missing(topic.rejected, (), logs.get(topic.rejected, {}))
+    if gone and released_before_ms < 0:
         raise JobError(
             f"some released records can no longer be seen: {', '.join(gone[:5])}. They would leave again; give the"
             " instant up to which every due record has left: --released-before INSTANT"

@@ -25,6 +25,8 @@ def test_a_burst_leaves_evenly_over_its_span_whatever_crashes(stage: Stage) -> N
         stage.send(delay, at, ("deliver-every", b"1s"), ("deliver-times", b"%d" % TIMES), ("deliver-missed", b"all"))
         past = stage.send(delay, ("deliver-at", b"%d" % (due_ms - 3_600_000)))
         receipts = [json.loads(each.value or b"") for each in stage.wait_records(f"{delay}.receipts", 2)]
+        listed = json.loads(router.command("schedules", delay, "--json", "--limit", "50").stdout)["schedules"]
+        assert {each["due_ms"] - each["spread_ms"] for each in listed if each["id"]} == {due_ms}
         stage.wait_records(out, RECORDS // 3)
         router.kill()
         router.start_and_wait()

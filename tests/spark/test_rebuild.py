@@ -99,6 +99,19 @@ def test_what_the_targets_no_longer_hold_must_be_spoken_for(spark: SparkSession,
     assert pending_offsets(stage, delay) == sorted(set(range(10, 20)) - due_by_then)
 
 
+def test_without_the_rejected_topic_no_rejected_record_is_rejected_again(
+    spark: SparkSession, stage: Stage, tmp_path: Path
+) -> None:
+    delay = delay_topic(stage, default_target=stage.target(), begun=False)
+    stage.send(delay, ("deliver-at", b"soon"))
+    stage.delete(f"{delay}.rejected")
+    with pytest.raises(
+        JobError, match=rf"{delay}\.rejected does not exist, or the job may not see it.*--released-before"
+    ):
+        rebuild(spark, stage, tmp_path, delay)
+    assert staged(stage, delay) == ([], [])
+
+
 def named(name: bytes, due_ms: int, *more: Header) -> list[Header]:
     """Return the headers of a schedule with that id."""
     return [("deliver-id", name), ("deliver-at", b"%d" % due_ms), *more]

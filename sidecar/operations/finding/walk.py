@@ -286,4 +286,5 @@ class Walk:
         recurrence = None if series is None else recurrence_of(record.headers)
         assert not isinstance(recurrence, Rejection), "a series has headers that can be read"
         named = targets, deliver_id, series, record.key
-        self.found.append(Pending(told.due_ms, self.partition, offset, *named, schedule.attempt, recurrence))
+        more = schedule.attempt, recurrence, schedule.shift_ms
+        self.found.append(Pending(told.due_ms, self.partition, offset, *named, *more))

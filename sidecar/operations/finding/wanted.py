@@ -63,7 +63,7 @@ class Pending(NamedTuple):
 
     ``due_ms`` is the timestamp of the record where a schedule named no time. An occurrence of a recurring schedule has
     in ``series`` the offset of the schedule's first record, and in ``recurrence`` how it recurs. ``attempt`` is there
-    where attempts are counted.
+    where attempts are counted. A spread has added ``shift_ms`` to the requested time.
     """
 
     due_ms: int
@@ -75,6 +75,7 @@ class Pending(NamedTuple):
     key: bytes | None
     attempt: Attempted | None = None
     recurrence: Recurrence | None = None
+    shift_ms: int = 0
 
 
 class PagePlace(NamedTuple):

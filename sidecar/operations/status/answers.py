@@ -229,6 +229,7 @@ class ScheduleAnswer(Answer):
     series: str | None = Field(None, description="topic/partition/offset of the first record of its recurring schedule")
     recurrence: RecurrenceAnswer | None = Field(None, description="null: it does not recur")
     attempt: int | None = Field(None, description="Number of its attempt, where its delay topic counts attempts")
+    spread_ms: int = Field(0, description="Part of due_ms that a spread has added; if_due_ms is due_ms without it")
 
     def without_key(self) -> Self:
         """Return a copy without the key, for a token that may not see the content of records."""

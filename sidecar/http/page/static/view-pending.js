@@ -133,9 +133,9 @@ function recurs({ series, recurrence: rule }) {
 
 const nothing = () => element("span", { class: "faint" }, "–");
 
-function changeButtons(topic, { partition, due_ms: due, id }) {
+function changeButtons(topic, { partition, due_ms: due, spread_ms: spread, id }) {
   if (!id || id.includes(NO_TEXT)) return null;
-  const about = { type: "button", class: "quiet", "data-topic": topic, "data-partition": partition, "data-due": due, "data-id": id };
+  const about = { type: "button", class: "quiet", "data-topic": topic, "data-partition": partition, "data-due": due, "data-spread": spread, "data-id": id };
   return [
     element("button", { ...about, "data-do": "move", "aria-label": `move ${id}` }, "Move it"),
     " ",
@@ -157,6 +157,6 @@ export const MOVES = "What is pending under this id in its partition, and due at
 /** Said where it was taken out and could not be written again. */
 export const REFUSED = "It could not be written again: it is in the rejected topic.";
 
-/** Where a schedule is cancelled or moved: only what was shown, and not what has taken its place since. */
-export const pathOf = ({ topic, partition, due, id }) =>
-  `/topics/${encodeURIComponent(topic)}/schedules/${encodeURIComponent(id)}?partition=${partition}&if_due_ms=${due}`;
+/** The path of a schedule to be cancelled or moved, and of none that has taken its place since. The condition is the requested time. */
+export const pathOf = ({ topic, partition, due, spread, id }) =>
+  `/topics/${encodeURIComponent(topic)}/schedules/${encodeURIComponent(id)}?partition=${partition}&if_due_ms=${due - spread}`;

@@ -37,6 +37,12 @@ def test_a_recurring_schedule_is_told_with_its_rule_and_what_is_foreseen() -> No
     assert (unknown.recurrence.zone, unknown.recurrence.next_ms, none.recurrence) == ("Not/Known", (), None)
 
 
+def test_the_requested_time_is_the_due_time_without_the_spread() -> None:
+    page = SchedulePage([Pending(1_007, 0, 11, ("out",), b"a", None, None, shift_ms=7)], None)
+    (told,) = schedules_answer("d", page).schedules
+    assert (told.due_ms, told.spread_ms) == (1_007, 7)
+
+
 class Pages:
     """Schedules of partition 1, in pages: of each two, the second is due first. It notes each question."""
 

@@ -15,7 +15,8 @@ from tests.support.imports import imports_of, modules_in
 from tests.support.paths import ROOT
 
 # Names of headers and units of aliases are constants; errors decide nothing.
-ALLOWED_NAMES = {"DELAY_SPREAD", "NATIVE", "PROVENANCE", "Alias", "HeaderRole", "Unit"}
+HEADER_NAMES = {"DELAY_OCCURRENCE", "DELAY_SERIES", "DELAY_SPREAD", "SERIES"}
+ALLOWED_NAMES = HEADER_NAMES | {"NATIVE", "PROVENANCE", "Alias", "HeaderRole", "Unit"}
 PLUMBING = {"cluster", "cli_common", "errors", "session", "settings", "source", "stages"}
 
 

@@ -281,8 +281,8 @@ def test_an_occurrence_names_its_series_and_what_recurs_from_now_on_itself() -> 
         walk = Walk(0, state, ScheduleFilter("d"), stored, Allowance(10), None, 10)
         assert walk.read(PagePlace(0)) is None
         shown += [each.series for each in walk.found]
-        ((_, *_, recurrence),) = walk.found
-        assert recurrence == recurrence_of(record.headers)
+        (found,) = walk.found
+        assert found.recurrence == recurrence_of(record.headers)
         wanted = ScheduleFilter("d", recurring=True)
         again = Walk(0, state, wanted, stored, Allowance(10), None, 10)
         assert again.read(PagePlace(0)) is None
