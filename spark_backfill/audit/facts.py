@@ -41,10 +41,10 @@ from spark_backfill.audit.protocol import (
     Protocol,
     digest,
     is_redrive_mark,
+    place_of,
     rejected_as_sent,
     source,
     spread_ms,
-    whole_number,
 )
 from spark_backfill.audit.queries import LATE, AnsweredQuery, answered_queries, is_late, query_of
 from spark_backfill.audit.receipts import asks, points
@@ -67,7 +67,6 @@ BITS: Final = 62
 NO_SLOT: Final = -1
 
 _CREATE_TIME_TYPE: Final = 0
-_SOURCE_PARTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,10 +329,7 @@ def _attempts_of(judged: Judged) -> Attempts | None:
 
 def _placed(parsed: DataFrame, scene: Scene, *kept: str) -> DataFrame:
     """Give rows the slot and offset of their source, beside the columns ``kept``; drop sources that are not judged."""
-    parts = f.col("parts")
-    topic, partition = f.get(parts, f.lit(0)), whole_number(f.get(parts, f.lit(1)))
-    offset = whole_number(f.get(parts, f.lit(2)))
-    legible = (f.size(parts) == _SOURCE_PARTS) & partition.isNotNull() & offset.isNotNull()
+    topic, partition, offset, legible = place_of(f.col("parts"))
     slot: Column | None = None
     first_slot = 0
     for each in scene.judged:

@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-from spark_backfill.audit.protocol import begins_by_cron, series, source, whole_number
+from spark_backfill.audit.protocol import begins_by_cron, place_of, series, source
 
 FOLLOWED: Final = 5
 """Kind of a row, beside the kinds of :mod:`spark_backfill.audit.facts`: a later record of the partition follows it."""
@@ -18,15 +18,12 @@ FOLLOWED: Final = 5
 BEGINS: Final = 8192
 """The record begins a series by cron, or follows as the first occurrence of a series."""
 
-_SOURCE_PARTS: Final = 3
-
 
 def origin(headers: Column, topic: str) -> Column:
     """Return the offset of the earlier record of the same partition that a record names; null without one."""
-    parts = source(headers)
-    offset = whole_number(f.get(parts, f.lit(2)))
-    is_here = (f.get(parts, f.lit(0)) == topic) & (whole_number(f.get(parts, f.lit(1))) == f.col("partition"))
-    return f.when((f.size(parts) == _SOURCE_PARTS) & is_here & (offset < f.col("offset")), offset)
+    named, partition, offset, legible = place_of(source(headers))
+    is_here = legible & (named == topic) & (partition == f.col("partition"))
+    return f.when(is_here & (offset < f.col("offset")), offset)
 
 
 def begins(control: Column) -> Column:

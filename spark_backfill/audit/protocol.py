@@ -29,6 +29,7 @@ from index.protocol.headers import (
 )
 
 AT_ONCE: Final = 0
+_SOURCE_PARTS: Final = 3
 """Due time of a record that names none."""
 
 UNREADABLE: Final = -1
@@ -218,6 +219,13 @@ def source(headers: Column) -> Column:
     It is the last one because the router appends its own, and an incoming one may stand before it in a rejected record.
     """
     return f.split(_last(headers, SOURCE_HEADER), "/")
+
+
+def place_of(parts: Column) -> tuple[Column, Column, Column, Column]:
+    """Return topic, partition and offset of a split ``delay-source``, and whether it is legible."""
+    topic, partition = f.get(parts, f.lit(0)), whole_number(f.get(parts, f.lit(1)))
+    offset = whole_number(f.get(parts, f.lit(2)))
+    return topic, partition, offset, (f.size(parts) == _SOURCE_PARTS) & partition.isNotNull() & offset.isNotNull()
 
 
 def spread_ms(headers: Column) -> Column:

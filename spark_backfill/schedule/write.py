@@ -132,8 +132,7 @@ class _PartitionWriting:
 
     def run(self, rows: Iterable[Sorted]) -> WrittenRows:
         """Write the rows that are not done yet."""
-        self.producer.init_transactions(INIT_TIMEOUT_S)
-        progress = self._ledger.read([self._partition])[self._partition]
+        progress = self._take_over()
         job, topic, fingerprints = self._target.job, self._target.topic, self._target.fingerprints
         check_same_rows(job, topic, fingerprints, {self._partition: progress})
         before, done, written, open_rows = progress.done, 0, 0, 0
@@ -162,12 +161,16 @@ class _PartitionWriting:
             self._commit(seen)
         return WrittenRows(self._partition, written, done - before - written, before)
 
+    def _take_over(self) -> RowsDone:
+        """Shut out every other writer of the partition, and return its progress."""
+        self.producer.init_transactions(INIT_TIMEOUT_S)
+        return self._ledger.read([self._partition])[self._partition]
+
     def _begin(self, done: int) -> None:
         """Begin a transaction behind ``done`` rows, in an epoch of its own."""
         if self._is_used:
             self.producer = Producer(producer_settings(self._target, self._partition))
-            self.producer.init_transactions(INIT_TIMEOUT_S)
-            if self._ledger.read([self._partition])[self._partition].done != done:
+            if self._take_over().done != done:
                 raise self.taken_over()
         self._is_used = True
         self.producer.begin_transaction()
