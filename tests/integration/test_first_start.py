@@ -83,8 +83,13 @@ def test_the_state_alone_is_gone(stage: Stage) -> None:
         (lost,) = errors(router, "--deliver-existing")
         assert "the state was lost" in lost["message"]
         assert f"start-over {delay}/0" in lost["remedy"]
+        kept = group_offset(stage, delay)
         router.start()
         wait_until(lambda: refused(router, f"{delay}/0"), "a refusal")
+        # A router asks the group whether it still owns a refused partition, which leaves the sign as it was.
+        assert group_offset(stage, delay) == kept
+        (lost,) = errors(router, "--deliver-existing")
+        assert "the state was lost" in lost["message"]
         assert len(stage.records(out)) == 1
         assert router.stop() == 0
 

@@ -8,7 +8,7 @@ these offsets; it uses them only as an alarm: a group with offsets but without s
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from queue import SimpleQueue
 from typing import Protocol
 
@@ -28,6 +28,9 @@ REQUEST_TIMEOUT_S = 10.0
 ASK_AGAIN_AFTER_S = 1.0
 INQUIRY = "still ours? "
 """Start of the metadata of a commit that only asks the coordinator; its offset is the one committed before."""
+
+OFFSETS_WITHIN_S = 1.0
+"""Longest wait of the member for offsets of the group; the next inquiry asks again."""
 
 LEAVE_WITHIN_S = 5.0
 LEAVE_S = 0.2
@@ -221,11 +224,25 @@ class GroupMember:
             return
         self._inquiry += 1
         self._ask_again_s = self._clock.running_s() + ASK_AGAIN_AFTER_S
-        offsets = [
-            TopicPartition(topic, number, self._committed.get((topic, number), 0), metadata=f"{INQUIRY}{self._inquiry}")
-            for topic, number in {each.partition for each in self._in_question}
-        ]
-        self._commit(offsets)
+        offsets = self._offsets_kept({each.partition for each in self._in_question})
+        if offsets:
+            asks = f"{INQUIRY}{self._inquiry}"
+            self._commit([TopicPartition(*place, offset, metadata=asks) for place, offset in offsets.items()])
+
+    def _offsets_kept(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """Return the offset that the group has of each partition, 0 for none, without those that it does not tell now.
+
+        An inquiry must not change an offset: the offset of a partition that is not served yet may be the only sign that
+        its state was lost.
+        """
+        unknown = [TopicPartition(*each) for each in partitions if each not in self._committed]
+        try:
+            found = self._consumer.committed(unknown, OFFSETS_WITHIN_S) if unknown else []
+        except KafkaException as exception:
+            self._log.debug("group_offsets_unknown", error=error_of(exception).str())
+            found = []
+        kept = {(each.topic, each.partition): max(each.offset, 0) for each in found if each.error is None}
+        return kept | {each: self._committed[each] for each in partitions if each in self._committed}
 
     def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
         """Take the coordinator's answer; any other error, such as a rebalance under way, leads to the next inquiry."""

@@ -1,11 +1,11 @@
-"""A member of the group that is fenced, with clients of the test."""
+"""A member of the group that is fenced or asks for its partitions, with clients of the test."""
 
 import threading
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
 from sidecar.kafka.client import membership as group
 from sidecar.kafka.client.membership import MOST_FENCINGS, GroupMember, MembershipError
@@ -86,3 +86,53 @@ def test_the_named_member_leaves_the_group_and_joins_it_again(named: str, calls:
     member.join_anew(named)
     member.run(["delay"], stopping)
     assert clients.calls == ["subscribe", *calls]
+
+
+class AskedClients:
+    """Consumers that own every partition of a topic, and answer the commits that ask for it."""
+
+    def __init__(self, offsets: dict[int, int], stopping: threading.Event, *, tells_at: int = 0) -> None:
+        self.committed: dict[int, int] = {}
+        self._offsets = offsets
+        self._tells_at = tells_at
+        self._stopping = stopping
+        self.clock = HandClock()
+
+    def connect(self, on_commit: Any, _on_error: object) -> Any:
+        consumer = Mock()
+        consumer.poll = lambda _timeout_s: self.clock.go_on(group.ASK_AGAIN_AFTER_S)
+        consumer.subscribe = lambda _topics, *, on_assign, **_: on_assign(consumer, self._assigned())
+        consumer.committed = self._tell
+        consumer.commit = lambda offsets, **_: self._take(offsets, on_commit)
+        return consumer
+
+    def _assigned(self) -> list[TopicPartition]:
+        return [TopicPartition("delay", number) for number in self._offsets]
+
+    def _tell(self, partitions: list[TopicPartition], _timeout_s: float) -> list[TopicPartition]:
+        self._tells_at -= 1
+        if self._tells_at >= 0:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return [TopicPartition(each.topic, each.partition, self._offsets[each.partition]) for each in partitions]
+
+    def _take(self, offsets: list[TopicPartition], on_commit: Any) -> None:
+        self.committed |= {each.partition: each.offset for each in offsets}
+        on_commit(None, offsets)
+
+
+@pytest.mark.parametrize("tells_at", [0, 2])
+def test_an_inquiry_changes_no_offset_of_a_partition_that_is_not_served(tells_at: int) -> None:
+    """The offset may be the only sign that the state of the partition was lost."""
+    stopping = threading.Event()
+    clients = AskedClients({0: 700, 1: OFFSET_INVALID, 2: 5}, stopping, tells_at=tells_at)
+    owner = Mock(topics=lambda: ["delay"], cursors=lambda: {("delay", 2): 9})
+    member = GroupMember(clients.connect, "g", owner, clients.clock)
+    running = threading.Thread(target=member.run, args=(["delay"], stopping))
+    running.start()
+    try:
+        assert [member.still_ours("delay", number) for number in range(3)] == [True] * 3
+    finally:
+        stopping.set()
+        running.join()
+    assert (clients.committed[0], clients.committed[1]) == (700, 0)
+    assert clients.committed[2] in {5, 9}
