@@ -49,10 +49,7 @@ def rebuild(
     logs = {name: log for name, log in pinned.items() if name in outgoing}
     gone = released.incomplete(admin, logs) + answered.missing(topic.rejected, (), logs.get(topic.rejected, {}))
     if gone and released_before_ms < 0:
-        raise JobError(
-            f"some released records can no longer be seen: {', '.join(gone[:5])}. They would leave again; give the"
-            " instant up to which every due record has left: --released-before INSTANT"
-        )
+        raise _unseen(gone, "")
     if not ranges:
         say(f"{topic.name}: nothing was ever written to it; nothing to do")
         return IndexOutcome()
@@ -61,6 +58,8 @@ def rebuild(
     records = read_ranges(spark, connector, topic.name, held, options.task_records)
     say(f"{topic.name}: released and rejected records are in {', '.join(logs) or 'no topic'}")
     left = released.without_left(spark, connector, topic, logs, records, options.task_records)
+    if released_before_ms < 0 and (unread := released.unread_targets(topic, logs, records, left)):
+        raise _unseen(unread, " If no record has left to such a target, create it until the job has ended.")
     if ending := series_that_end(left, scope.without_series_key(settings, topic, admin, known)):
         say(
             f"at most {ending} recurring schedules of {topic.name} end: neither {topic.state} nor {topic.snapshots}"
@@ -88,6 +87,14 @@ def rebuild(
         run(spark, job(ranges=ranges), pending, say, gone_before_ms=released_before_ms, answered=True)
         if ranges
         else IndexOutcome()
+    )
+
+
+def _unseen(gone: Sequence[str], otherwise: str) -> JobError:
+    """Return the error about released records whose copies cannot be seen."""
+    return JobError(
+        f"some released records can no longer be seen: {', '.join(gone[:5])}. They would leave again; give the"
+        f" instant up to which every due record has left: --released-before INSTANT.{otherwise}"
     )
 
 

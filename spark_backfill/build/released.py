@@ -105,6 +105,24 @@ def without_left(
     return records.join(copies, _is_copy(topic.rules.aliases, sorted(logs)), "left_anti")
 
 
+def unread_targets(topic: DelayTopic, read: Iterable[str], records: DataFrame, left: DataFrame) -> list[str]:
+    """Describe the targets whose copies nobody reads: the configured ones, and those that records name.
+
+    ``records`` are those of the delay topic, ``left`` those among them of which no copy was found. A target that was
+    deleted, or that the job may not see, hides the copies in it.
+    """
+    rules = topic.rules
+    always = {rules.default_target, rules.retry.dead_letter if rules.retry else ""} - {""}
+
+    def named_in(frame: DataFrame) -> set[str]:
+        names = frame.select(f.explode(_named_targets(rules.aliases)).alias("name")).distinct()
+        return {row["name"] for row in names.collect() if row["name"] and rules.allowed(row["name"])}.difference(read)
+
+    # The names in all records cost one reading, those in ``left`` the join.
+    named = named_in(left) if rules.allowed_targets and named_in(records) else set()
+    return [f"{name} does not exist, or the job may not see it" for name in sorted(always.difference(read) | named)]
+
+
 def about(records: DataFrame, topic: str) -> DataFrame:
     """Select the records of an outgoing topic that name a record of the delay topic, and read its place.
 
@@ -147,12 +165,8 @@ def _is_copy(aliases: Iterable[Alias], topics: Sequence[str]) -> Column:
     """Return true where a row of ``_copies`` can have been made from the record of the delay topic."""
     headers = f.coalesce("headers", f.expr("array()").cast(_HEADERS))
     here = (f.col("partition") == f.col("copy_partition")) & (f.col("offset") == f.col("copy_offset"))
-    named = sorted(_TO | {alias.name.lower() for alias in aliases if alias.role == HeaderRole.TO})
-    asked = f.transform(
-        f.filter(headers, lambda each: f.lower(each["key"]).isin(named)), lambda each: each["value"].cast("string")
-    )
     # Only topics that are read: the name may be an alias now and may have been another header at release.
-    wanted = f.array_intersect(asked, f.array(*map(f.lit, topics)))
+    wanted = f.array_intersect(_named_targets(aliases), f.array(*map(f.lit, topics)))
     keys = f.concat(f.array(_digest(f.col("key"))), f.transform(headers, lambda each: _digest(each["value"])))
     same = (
         (f.col("copy_value") == _digest(f.col("value")))
@@ -162,6 +176,14 @@ def _is_copy(aliases: Iterable[Alias], topics: Sequence[str]) -> Column:
         & ((f.size(wanted) == 0) | f.array_contains(wanted, f.col("copy_topic")) | f.col("copy_exhausted"))
     )
     return here & (f.col("copy_rejected") | f.coalesce(same, f.lit(False)))
+
+
+def _named_targets(aliases: Iterable[Alias]) -> Column:
+    """Return the values of the headers that name a target, or may have named one under other aliases."""
+    headers = f.coalesce("headers", f.expr("array()").cast(_HEADERS))
+    named = sorted(_TO | {alias.name.lower() for alias in aliases if alias.role == HeaderRole.TO})
+    naming = f.filter(headers, lambda each: f.lower(each["key"]).isin(named))
+    return f.transform(naming, lambda each: each["value"].cast("string"))
 
 
 def _last(headers: Column, name: str) -> Column:

@@ -112,6 +112,26 @@ def test_without_the_rejected_topic_no_rejected_record_is_rejected_again(
     assert staged(stage, delay) == ([], [])
 
 
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_target_that_is_gone_must_be_spoken_for(
+    spark: SparkSession, stage: Stage, tmp_path: Path, *, is_named: bool
+) -> None:
+    out, other = stage.target(), stage.target("other")
+    delay = delay_topic(stage, default_target=out, allowed_targets=[f"{other}*"], begun=False)
+    to: list[Header] = [("deliver-to", other.encode())] if is_named else []
+    stage.send(delay, ("deliver-at", b"1"), *to)
+    stage.send(delay, ("deliver-at", b"1"), ("deliver-to", b"forbidden"))
+    (sent_ms, _) = [each.timestamp_ms for each in stage.records(delay)]
+    stage.send(other if is_named else out, *provenance(delay, 0, sent_ms))
+    assert rebuild(spark, stage, tmp_path, delay).entries == 1
+    gone = other if is_named else out
+    stage.delete(gone)
+    with pytest.raises(JobError, match=rf"{gone} does not exist, or the job may not see it.*--released-before.*create"):
+        rebuild(spark, stage, tmp_path, delay)
+    rebuild(spark, stage, tmp_path, delay, released_before_ms=now_ms())
+    assert pending_offsets(stage, delay) == []
+
+
 def named(name: bytes, due_ms: int, *more: Header) -> list[Header]:
     """Return the headers of a schedule with that id."""
     return [("deliver-id", name), ("deliver-at", b"%d" % due_ms), *more]
