@@ -252,7 +252,8 @@ class PartitionIndex(Entering[P, R]):
         sealed_to = cursor if lowest is None else min(cursor, lowest)
         behind = self._pending.catching_up.watermarks()
         skipped = self._skipped.between(sealed_to, cursor)
-        return Progress(cursor, watermark, sealed_to, last.number + 1, next_bucket, behind, skipped, last.series_key)
+        numbers = cursor, watermark, sealed_to, last.number + 1, next_bucket
+        return Progress(*numbers, behind, skipped, last.series_key, restored_to=last.restored_to)
 
 
 def _earlier(one_ms: int | None, other_ms: int | None) -> int | None:

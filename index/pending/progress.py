@@ -43,6 +43,8 @@ class Progress(NamedTuple):
     * ``series_key``: the key that signs the next occurrences of recurring schedules, see
       :mod:`index.protocol.occurrences`; empty where no schedule recurs.
     * ``cancelled``: how many records in buckets were cancelled and lie behind W, see :mod:`index.partition.counted`.
+    * ``restored_to``: a job has made the index of the offsets below anew. W says nothing about the records there that
+      no bucket holds: the job found that these had left or were cancelled.
     """
 
     cursor: int
@@ -54,6 +56,7 @@ class Progress(NamedTuple):
     skipped: tuple[Skipped, ...] = ()
     series_key: bytes = b""
     cancelled: int = 0
+    restored_to: int = 0
 
     def is_done(self, due_ms: int, offset: int) -> bool:
         """Return whether the record at ``offset`` has left: indexed before C and at or before W.

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Progress(_message.Message):
-    __slots__ = ("cursor", "watermark_due_ms", "watermark_offset", "sealed_to", "number", "next_bucket", "delay_topic_id", "catching_up", "skipped", "inventory", "series_key", "cancelled", "lane")
+    __slots__ = ("cursor", "watermark_due_ms", "watermark_offset", "sealed_to", "number", "next_bucket", "delay_topic_id", "catching_up", "skipped", "inventory", "series_key", "cancelled", "lane", "restored_to")
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     WATERMARK_DUE_MS_FIELD_NUMBER: _ClassVar[int]
     WATERMARK_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -21,6 +21,7 @@ class Progress(_message.Message):
     SERIES_KEY_FIELD_NUMBER: _ClassVar[int]
     CANCELLED_FIELD_NUMBER: _ClassVar[int]
     LANE_FIELD_NUMBER: _ClassVar[int]
+    RESTORED_TO_FIELD_NUMBER: _ClassVar[int]
     cursor: int
     watermark_due_ms: int
     watermark_offset: int
@@ -34,7 +35,8 @@ class Progress(_message.Message):
     series_key: bytes
     cancelled: int
     lane: Lane
-    def __init__(self, cursor: _Optional[int] = ..., watermark_due_ms: _Optional[int] = ..., watermark_offset: _Optional[int] = ..., sealed_to: _Optional[int] = ..., number: _Optional[int] = ..., next_bucket: _Optional[int] = ..., delay_topic_id: _Optional[str] = ..., catching_up: _Optional[_Iterable[_Union[Behind, _Mapping]]] = ..., skipped: _Optional[_Iterable[_Union[Skipped, _Mapping]]] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., series_key: _Optional[bytes] = ..., cancelled: _Optional[int] = ..., lane: _Optional[_Union[Lane, _Mapping]] = ...) -> None: ...
+    restored_to: int
+    def __init__(self, cursor: _Optional[int] = ..., watermark_due_ms: _Optional[int] = ..., watermark_offset: _Optional[int] = ..., sealed_to: _Optional[int] = ..., number: _Optional[int] = ..., next_bucket: _Optional[int] = ..., delay_topic_id: _Optional[str] = ..., catching_up: _Optional[_Iterable[_Union[Behind, _Mapping]]] = ..., skipped: _Optional[_Iterable[_Union[Skipped, _Mapping]]] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., series_key: _Optional[bytes] = ..., cancelled: _Optional[int] = ..., lane: _Optional[_Union[Lane, _Mapping]] = ..., restored_to: _Optional[int] = ...) -> None: ...
 
 class Lane(_message.Message):
     __slots__ = ("transactional_id", "number")

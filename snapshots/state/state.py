@@ -130,6 +130,7 @@ def encode_progress(
         series_key=progress.series_key,
         cancelled=progress.cancelled,
         lane=None if lane is None else lane_message(lane),
+        restored_to=progress.restored_to,
     )
     return wrap(Kind.PROGRESS if lane is None else Kind.PROGRESS_IN_LANE, message.SerializeToString())
 
@@ -255,7 +256,8 @@ def _decode_progress(value: bytes) -> tuple[Progress, str, Inventory | None, Lan
     )
     skipped = tuple(Skipped(each.from_offset, each.to_offset) for each in message.skipped)
     numbers = message.cursor, watermark, message.sealed_to, message.number, message.next_bucket
-    progress = Progress(*numbers, behind, skipped, message.series_key, max(0, message.cancelled))
+    cancelled, restored_to = max(0, message.cancelled), message.restored_to
+    progress = Progress(*numbers, behind, skipped, message.series_key, cancelled, restored_to)
     if any(each.watermark > watermark for each in behind) or list(dict(behind)) != sorted(dict(behind)):
         raise FormatError(f"progress says W={watermark} and that buckets are behind it: {behind}")
     edges = [edge for each in skipped for edge in each]

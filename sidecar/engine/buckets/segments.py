@@ -58,10 +58,13 @@ class SegmentSource:
         partition: int,
         history: RuleHistory,
         codec: SegmentCodec = PYTHON_CODEC,
+        *,
+        restored_to: int = 0,
     ) -> None:
         self._topic = topic
         self._partition = partition
         self._history = history
+        self._restored_to = restored_to
         self._codec = codec
         self._log = structlog.get_logger().bind(topic=topic.name, partition=partition)
 
@@ -240,19 +243,29 @@ class SegmentSource:
                 # A record with unreadable headers cannot be written to a segment.
                 is_inline = ref.placement is Placement.INLINE and not isinstance(record.headers, UnreadableHeaders)
                 kept.append((due_ms, offset, record if is_inline else None))
-        if len(found) < ref.entries:
+        is_restored = manifest.segments_from < self._restored_to
+        if is_restored or len(found) < ref.entries:
             # Only a backfill leaves records that are to be rejected in a bucket.
             found += rejected
-        # Finding more records than entries is usual: a record that was released before its neighbours in due time were
-        # written is not in the segment. It is at or before the watermark, and loading drops it.
         if len(found) < ref.entries:
-            raise RefusedError(
-                f"{what} is lost ({cause}), and the delay topic holds {len(found)} of its {ref.entries} records."
-                f" Restore {self._topic.snapshots}, or go on without the lost records, and release all records in the"
-                f" delay topic again: delay-router start-over {self._topic.name}/{self._partition}"
+            held = f"the delay topic holds {len(found)} of its {ref.entries} records"
+            raise self._lost(f"{what} is lost ({cause}), and {held}")
+        # Finding more records than entries is usual: a record that was released before its neighbours in due time were
+        # written is not in the segment. It is at or before the watermark, and loading drops it. But a job has left out
+        # records on both sides of the watermark.
+        if len(found) > ref.entries and is_restored:
+            raise self._lost(
+                f"{what} is lost ({cause}); it held {ref.entries} of {len(found)} records in the delay topic, because a"
+                " job made its bucket without the records that had left or were cancelled, and nothing else names these"
             )
         self._log.warning("segment_made_good", segment=number, bucket=manifest.bucket_id, records=len(found))
         return sorted(found, key=lambda entry: entry[:2])
+
+    def _lost(self, why: str) -> RefusedError:
+        return RefusedError(
+            f"{why}. Restore {self._topic.snapshots}, or go on without it, and release all records in the delay topic"
+            f" again: delay-router start-over {self._topic.name}/{self._partition}"
+        )
 
 
 def _is_of(ref: SegmentRef, dues_ms: Sequence[int], offsets: Sequence[int]) -> bool:

@@ -134,7 +134,9 @@ class OwnedPartition:
         self.gate = Gate(host.rates, context.limits, origin.held, aside)
         self._doubts = DoubtWatch(context, self.gate.use_doubts, host.look_again)
         self._resident.take(self.gate.resident_bytes)
-        self._source = source = SegmentSource(topic, context.partition, origin.history, host.codec)
+        self._source = source = SegmentSource(
+            topic, context.partition, origin.history, host.codec, restored_to=origin.progress.restored_to
+        )
         pending = SingleRecords(self.ledger, source, self.gate, host.read_again, host.reader)
         key, behind = origin.progress.series_key, f"{topic.name}/{context.partition}/"
         self._screening = Screening(

@@ -58,7 +58,7 @@ def restored_from(
         replace(manifest, bucket_id=number, built_from=manifest.from_offset) for number, manifest in enumerate(pending)
     )
     end = chosen[-1].manifest.to_offset
-    progress = Progress(end, BEFORE_ALL, end, 0, len(manifests))
+    progress = Progress(end, BEFORE_ALL, end, 0, len(manifests), restored_to=end)
     history = RuleHistory.beginning(chosen[0].manifest.from_offset, rules)
     return Restored(progress, history, manifests, tuple(withdrawn)), ""
 

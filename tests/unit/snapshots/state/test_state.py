@@ -83,6 +83,13 @@ def test_how_many_cancelled_records_buckets_hold_is_in_the_progress() -> None:
     assert counted[13:-3] == encode_progress(PROGRESS, "id")[13:]
 
 
+def test_up_to_where_a_job_made_the_index_is_in_the_progress() -> None:
+    """A golden test: field 14, absent where no job did."""
+    restored = encode_progress(PROGRESS._replace(restored_to=300), "id")
+    assert restored[-3:] == b"\x70\xac\x02"
+    assert restored[13:-3] == encode_progress(PROGRESS, "id")[13:]
+
+
 @pytest.mark.parametrize("name", ["progress-v1-bit-flipped.bin", "progress-v2-future.bin"])
 def test_damaged_and_future_progress_is_refused_by_name(name: str) -> None:
     with pytest.raises(FormatError, match="record 'progress' of the state topic: "):
@@ -105,6 +112,7 @@ def test_truncated_rules_are_refused_by_name() -> None:
         Progress(9, BEFORE_ALL, 0, 1, skipped=(Skipped(0, 1), Skipped(3, 9))),
         Progress(9, BEFORE_ALL, 0, 1, series_key=b"0123456789abcdef"),
         Progress(9, BEFORE_ALL, 0, 1, cancelled=1 << 40),
+        Progress(9, BEFORE_ALL, 0, 1, restored_to=9),
     ],
 )
 def test_progress_comes_back_as_it_was(progress: Progress) -> None:

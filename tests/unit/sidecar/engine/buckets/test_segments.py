@@ -100,8 +100,8 @@ def stored(placement: Placement = Placement.INLINE, entries: Sequence[StoredEntr
     return writer.manifest(), value
 
 
-def source(*epochs: RuleEpoch) -> SegmentSource:
-    return SegmentSource(TOPIC, 3, RuleHistory(epochs or (RuleEpoch(0, RULES),)))
+def source(*epochs: RuleEpoch, restored_to: int = 0) -> SegmentSource:
+    return SegmentSource(TOPIC, 3, RuleHistory(epochs or (RuleEpoch(0, RULES),)), restored_to=restored_to)
 
 
 def shown(loaded: Sequence[Entry[Scheduled]]) -> list[StoredEntry]:
@@ -222,6 +222,26 @@ def test_what_was_released_before_the_segment_was_written_comes_with_it() -> Non
     manifest, _ = stored()
     loaded = source().load(manifest, 0, Reader(None, log(_113=record(5_015))), keep_all)
     assert [entry[1] for entry in loaded] == [107, 111, 113, 103, 115]
+
+
+def test_no_record_that_a_job_left_out_of_a_restored_bucket_comes_back_with_its_segment() -> None:
+    manifest, _ = stored()
+    reader = Reader(None, {offset: record(due_ms) for offset, due_ms in DUE.items()})
+    assert shown(source(restored_to=TO).load(manifest, 0, reader, keep_all)) == ENTRIES
+    reader = Reader(None, log(_113=record(5_015)))
+    refused = r"it held 4 of 5 records in the delay topic, .*Restore d\.delay-snapshots.*start-over d/3"
+    with pytest.raises(RefusedError, match=refused):
+        source(restored_to=FROM + 1).load(manifest, 0, reader, keep_all)
+    assert len(source(restored_to=FROM).load(manifest, 0, reader, keep_all)) == 5
+
+
+def test_a_rejected_record_does_not_stand_for_one_that_a_job_left_out() -> None:
+    """A released record and one to be rejected are due in the range of a segment that held the latter alone."""
+    now = Record(None, b"now", [], 5_000)
+    manifest, _ = stored(entries=[(AT_ONCE, 105, None), (AT_ONCE, 110, now)])
+    reader = Reader(None, log(_109=now, _110=now))
+    with pytest.raises(RefusedError, match="it held 2 of "):
+        source(restored_to=TO).load(manifest, 0, reader, keep_all)
 
 
 def test_what_cancels_others_was_never_in_the_segment_nor_makes_up_for_what_was() -> None:

@@ -47,7 +47,7 @@ def test_contiguous_buckets_are_the_state() -> None:
     )
     assert why == ""
     assert found is not None
-    assert found.progress == Progress(95, BEFORE_ALL, 95, 0, 2)
+    assert found.progress == Progress(95, BEFORE_ALL, 95, 0, 2, restored_to=95)
     assert found.history == RuleHistory.beginning(10, RULES)
     assert [(each.bucket_id, each.from_offset, each.built_from) for each in found.buckets] == [(0, 10, 10), (1, 40, 40)]
     assert [offset for _, offset in found.withdrawn] == [7, 8, 9]
