@@ -7,12 +7,13 @@ from itertools import pairwise
 from typing import Final
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
 from snapshots.state.series_key import COPY_KEY
 from snapshots.state.state import PROGRESS_KEY
 from tests.integration.router_process import RouterProcess
-from tests.integration.scenario import Header, Stage, header, wait_until
+from tests.integration.scenario import TIMEOUT_S, Header, Stage, header, wait_until
 from tests.integration.stored_buckets import delete_records
 from tests.integration.stored_buckets import lanes as lanes_of
 
@@ -74,6 +75,34 @@ def test_they_go_on_where_they_stood(stage: Stage, loses: str, lanes: int) -> No
         found = _numbers(stage, out, value)
         assert found == list(range(1, len(found) + 1))
     assert stage.records(f"{delay}.rejected") == []
+
+
+def test_an_occurrence_behind_an_open_transaction_is_waited_for(stage: Stage) -> None:
+    out = stage.target()
+    delay = stage.delay(default_target=out, recurring=True)
+    foreign = Producer({**stage.kafka, "transactional.id": f"{stage.word}.foreign"})
+    foreign.init_transactions(TIMEOUT_S)
+    with stage.router() as router:
+        router.start_and_wait()
+        stage.send(delay, EVERY, value=b"there")
+        stage.wait_records(out, 1)
+        foreign.begin_transaction()
+        foreign.produce(delay, b"never committed")
+        assert foreign.flush(TIMEOUT_S) == 0
+        # The router releases the occurrence in front of the transaction, and appends the next one behind it.
+        seen = len(_numbers(stage, out, b"there"))
+        wait_until(lambda: len(_numbers(stage, out, b"there")) > seen, "an occurrence")
+        assert router.stop() == 0
+        refused = router.command("start-over", f"{delay}/0", "--yes")
+        assert refused.returncode == 1
+        assert f"an open transaction hides the end of {delay}/0 from offset" in refused.stderr
+        foreign.abort_transaction(TIMEOUT_S)
+        assert router.command("start-over", f"{delay}/0", "--yes").returncode == 0
+        router.start_and_wait()
+        wait_until(lambda: len(_numbers(stage, out, b"there")) >= seen + 4, "more occurrences")
+        assert router.stop() == 0
+    found = _numbers(stage, out, b"there")
+    assert found == list(range(1, len(found) + 1))
 
 
 def test_who_starts_over_without_a_key_is_told_how_many_end(stage: Stage) -> None:

@@ -97,7 +97,8 @@ def start_over(config: Config, admin: AdminClient, planned: StartOver) -> None:
     """Replace the state.
 
     Raise DelayRouterError when a running router keeps taking the partition back, and NotYetError when an open
-    transaction hides the end of the state: a key behind it would come back beside the new state.
+    transaction hides the end of the state (a key behind it would come back beside the new state) or, where schedules
+    recur, of the delay partition (the last occurrence of a series may lie behind it).
     """
     reach.require_rights(config, admin, {planned.topic.state: ("Write",)})
     if not done_unless_fenced(partial(_replace_state, config, admin, planned)):
@@ -201,7 +202,7 @@ def write_fresh(
 ) -> None:
     """Write the state of a partition that begins at the start of its log, and tombstones for the ``stale`` keys.
 
-    Raise NotYetError if an open transaction hides the new state.
+    Raise NotYetError if an open transaction hides the new state, or the pending occurrences of recurring schedules.
     """
     delay = topic_facts(admin, [topic.name])[topic.name]
     if not isinstance(delay, TopicFacts):
@@ -210,6 +211,8 @@ def write_fresh(
     key = kept_key(config, topic, partition, admin)
     progress = start_of(start)._replace(series_key=key)
     # No owner can append another occurrence any more: the producer has fenced it.
+    if key:
+        DoubtFinder(config, topic, partition, admin).wait_for_log()
     series = series_of(config, topic, partition, admin, key)
     transit = series.transit(start)
     gone = [*mask_records(series.mask), *(encode_transit(*lot) for lot in transit.items())]

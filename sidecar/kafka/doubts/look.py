@@ -94,20 +94,34 @@ class DoubtFinder:
         Raise NotYetError where a transaction stays open. Only the owner writes there, and it has been fenced: without
         the end, the router would read an earlier state.
         """
-        if not self.settles_within(SETTLED_WITHIN_S):
-            name, partition = state = self._topic.state, self._partition
+        self._wait_for((self._topic.state, self._partition), "nothing is released before it ends")
+
+    def wait_for_log(self) -> None:
+        """Wait until the delay partition is settled up to its current end.
+
+        Raise NotYetError where a transaction stays open. The pending occurrences of recurring schedules lie at the end.
+        """
+        at_risk = "recurring schedules whose pending occurrence lies behind it would go on twice"
+        self._wait_for((self._topic.name, self._partition), at_risk)
+
+    def _wait_for(self, place: Place, why: str) -> None:
+        if not self._settles_within(place, SETTLED_WITHIN_S):
+            name, partition = place
             raise NotYetError(
-                f"an open transaction hides the end of {name}/{partition} from offset {self.ends_of(state).settled} on,"
-                " and nothing is released before it ends. A transaction that the brokers have forgotten stays open:"
+                f"an open transaction hides the end of {name}/{partition} from offset {self.ends_of(place).settled} on,"
+                f" and {why}. A transaction that the brokers have forgotten stays open:"
                 f" RUNBOOK, 'A transaction that nobody ends'; delay-router end-transaction {self._topic.name}/"
                 f"{partition} {name}/{partition} shows it"
             )
 
     def settles_within(self, seconds: float) -> bool:
         """Wait until the state partition is settled up to its current end; return False if it takes longer."""
-        state, until_s = (self._topic.state, self._partition), time.monotonic() + seconds
-        end = self.ends_of(state).written
-        while self.ends_of(state).settled < end:
+        return self._settles_within((self._topic.state, self._partition), seconds)
+
+    def _settles_within(self, place: Place, seconds: float) -> bool:
+        until_s = time.monotonic() + seconds
+        end = self.ends_of(place).written
+        while self.ends_of(place).settled < end:
             if time.monotonic() > until_s:
                 return False
             time.sleep(_PAUSE_S)
