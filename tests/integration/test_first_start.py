@@ -33,10 +33,10 @@ def errors(router: RouterProcess, *arguments: str) -> list[dict[str, str]]:
     return found
 
 
-def by_hand(stage: Stage, out: str) -> str:
+def by_hand(stage: Stage, out: str, partitions: int = 1) -> str:
     """Create a delay topic without its companion topics."""
     delay = f"{stage.word}.by-hand"
-    stage.create([NewTopic(delay, 1, 1, config={**APPEND_TIME, "retention.ms": "-1"})])
+    stage.create([NewTopic(delay, partitions, 1, config={**APPEND_TIME, "retention.ms": "-1"})])
     stage.delays[delay] = {"name": delay, "default_target": out}
     return delay
 
@@ -100,7 +100,7 @@ def test_a_delay_topic_with_records_that_no_router_has_seen(stage: Stage) -> Non
     stage.send(delay, value=b"from before")
     with stage.router() as router:
         (asked,) = errors(router)
-        assert asked["thing"] == f"delay topic {delay}"
+        assert asked["thing"] == f"delay topic {delay}", asked
         assert errors(router, "--deliver-existing") == []
         stage.send(delay, value=b"before the first start")
         router.start_and_wait()
@@ -130,6 +130,7 @@ def test_partitions_added_to_the_delay_topic_of_a_running_router(stage: Stage) -
         producer = Producer(stage.kafka)
         producer.produce(delay, b"meanwhile", partition=2)
         assert producer.flush(10) == 0
+        wait_until(lambda: group_offset(stage, delay) > 0, "an offset of the group")
         assert errors(router) == []
         wait_until(router.ready, "every partition is active")
         producer.produce(delay, b"afterwards", partition=1, headers=[("deliver-after", b"100")])
@@ -140,3 +141,22 @@ def test_partitions_added_to_the_delay_topic_of_a_running_router(stage: Stage) -
         assert [bool(lane) for lane in lanes(stage, delay, 3)] == [False, True, True]
         assert stage.settle().released_once == 3
         assert router.stop() == 0
+
+
+def test_partitions_of_a_lost_state_do_not_count_as_added(stage: Stage) -> None:
+    """Brokers create a deleted state topic again with fewer partitions, and somebody starts one of these over."""
+    out = stage.target()
+    delay = by_hand(stage, out, partitions=2)
+    with stage.router(instance_id="") as router:
+        router.init()
+        for partition in range(2):
+            stage.send(delay, partition=partition)
+        router.start_and_wait()
+        stage.wait_records(out, 2)
+        assert router.stop() == 0
+        stage.delete(f"{delay}.delay-state")
+        stage.create([NewTopic(f"{delay}.delay-state", 1, 1, config={"cleanup.policy": "compact"})])
+        stage.admin.delete_consumer_groups([stage.group_id])[stage.group_id].result(20)
+        assert router.command("start-over", f"{delay}/0", "--yes").returncode == 0
+        (asked,) = errors(router)
+        assert "records in partitions 1, of which" in asked["message"]

@@ -10,7 +10,7 @@ it has never held a record                       writes the first progress
 it has held records                              asks the operator; with ``--deliver-existing`` writes as above
 the group has an offset for it                   reports that the state was lost, also with ``--deliver-existing``
 ``init`` has just added it to a state that is    writes as with ``--deliver-existing``: it never had a state
-there for all others
+there for all others, which the group has read
 ===============================================  ====================================================================
 
 Each partition takes one transaction, under its own transactional.id. The transaction fences the owner of the partition,
@@ -18,7 +18,7 @@ so that the state which it reads then is complete. Without that the first progre
 router that has begun meanwhile.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -53,8 +53,9 @@ def begin(
     known = _known_to_group(config, topic, used) if used else {}
     yield from (_lost(config, topic, partition, offset) for partition, offset in known.items())
     asked = set() if deliver_existing else used - set(known)
-    if partitions_before and empty.isdisjoint(range(partitions_before)):
-        asked.intersection_update(range(partitions_before))
+    former = range(partitions_before or 0)
+    if asked and former and empty.isdisjoint(former) and _is_served(config, admin, topic, former):
+        asked.intersection_update(former)
     if asked:
         yield _to_be_asked(topic, sorted(asked))
     for partition in sorted(empty - set(known) - asked):
@@ -100,6 +101,16 @@ def _known_to_group(config: Config, topic: DelayTopicConfig, partitions: set[int
         if each.error is not None:
             raise KafkaException(each.error)
     return {each.partition: each.offset for each in found if each.offset > 0}
+
+
+def _is_served(config: Config, admin: AdminClient, topic: DelayTopicConfig, partitions: Iterable[int]) -> bool:
+    """Return whether some of the partitions have held records, and the group has an offset for each of these.
+
+    A state topic that was deleted, and created again by brokers with fewer partitions, has a state of some partitions,
+    too. Only the offsets tell that the others are new and not lost.
+    """
+    used = {each for each in partitions if uncommitted_end(admin, topic.name, each)}
+    return bool(used) and used == set(_known_to_group(config, topic, used))
 
 
 def _taken_back(topic: DelayTopicConfig, partition: int) -> Finding:
