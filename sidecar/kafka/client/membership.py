@@ -199,7 +199,12 @@ class GroupMember:
         self._joins_anew = member_id
 
     def still_ours(self, topic: str, partition: int) -> bool:
-        """Ask the coordinator whether this member has the partition; raise KafkaException when it does not answer."""
+        """Ask the coordinator whether this member has the partition; raise KafkaException when it does not answer.
+
+        A partition that was given back is not ours. The thread that would ask may be waiting for this caller to end.
+        """
+        if (topic, partition) not in self._assigned:
+            return False
         question = _Question((topic, partition))
         self._asked.put(question)
         if not question.answered.wait(REQUEST_TIMEOUT_S):

@@ -136,3 +136,16 @@ def test_an_inquiry_changes_no_offset_of_a_partition_that_is_not_served(tells_at
         running.join()
     assert (clients.committed[0], clients.committed[1]) == (700, 0)
     assert clients.committed[2] in {5, 9}
+
+
+def test_nobody_asks_for_a_partition_that_was_given_back() -> None:
+    """The member waits for the worker that asks: neither may wait for the other's answer."""
+    stopping = threading.Event()
+    clients = AskedClients({0: 5}, stopping)
+    answers: list[bool] = []
+    owner = Mock(topics=lambda: ["delay"], cursors=dict)
+    member = GroupMember(clients.connect, "g", owner, clients.clock)
+    owner.revoked = lambda _partitions: answers.append(member.still_ours("delay", 0))
+    member._assigned = {("delay", 0)}
+    member._give_back([TopicPartition("delay", 0)])
+    assert answers == [False]
