@@ -154,9 +154,13 @@ class Intake:
         return _is_query(step) and bool(ledger.owed) and not ledger.replaying
 
     def close(self) -> None:
-        """End reading, and give back the memory of the records that were not indexed."""
-        self._ahead.close()
-        self._budget.give_back(self._ahead.taken_bytes - self._settled_bytes)
+        """End reading, and give back the memory of the records that were not indexed; a second call changes nothing."""
+        try:
+            self._ahead.close()
+        finally:
+            left_bytes = self._ahead.taken_bytes - self._settled_bytes
+            self._settled_bytes += left_bytes
+            self._budget.give_back(left_bytes)
 
     def _index(self, decided: Decided, done: Indexed, max_bytes: int) -> bool:
         """Index the steps that fit; return False when a control waits for its ids or for the next transaction."""

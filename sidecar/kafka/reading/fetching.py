@@ -5,6 +5,7 @@ and the next fetch reports the batch and its end (:mod:`sidecar.kafka.reading.ba
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -56,6 +57,8 @@ class Fetching:
         self._bad = BadBatches(connects.probe, at.topic, at.partition)
         self._stumbled: KafkaError | BadBatch | None = None
         self._next_offset = at.offset
+        # Empty once the tail is closed, so that a tail is closed once even if the next one cannot begin.
+        self._closing = ExitStack()
         self._tail = self._begun()
 
     def read(self, wait_s: float, most_records: int) -> Fetch | RawFetch | None:
@@ -83,7 +86,7 @@ class Fetching:
             raise KafkaException(stumbled)
         # After a seek the client may still hand over older records, and it may have skipped the batch; another one does
         # not.
-        self._tail.close()
+        self.close()
         self._next_offset = bad.to_offset
         self._tail = self._begun()
         self._stumbled = None
@@ -92,14 +95,18 @@ class Fetching:
     def _begun(self) -> Tail:
         at = TopicPartition(self._at.topic, self._at.partition, self._next_offset)
         tails, _, limits, most_bytes = self._connects
+        tail: Tail
         if self._kernel.is_native:
-            return NativeTail(tails.lend(limits, at), self._kernel, at, most_bytes)
-        return PythonTail(tails.make(limits), at, most_bytes)
+            tail = NativeTail(tails.lend(limits, at), self._kernel, at, most_bytes)
+        else:
+            tail = PythonTail(tails.make(limits), at, most_bytes)
+        self._closing.callback(tail.close)
+        return tail
 
     def log_end(self) -> int:
         """Return the end of the log at the last fetch; no request is made."""
         return self._tail.log_end()
 
     def close(self) -> None:
-        """Give the consumers back to librdkafka."""
-        self._tail.close()
+        """Give the consumers back to librdkafka; a second call changes nothing."""
+        self._closing.close()

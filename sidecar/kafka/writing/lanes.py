@@ -194,10 +194,16 @@ class Lanes:
             self._ended.add(name)
 
     def serve_given_up(self) -> None:
-        """Let the producers of given-up ids hand over their log lines; a fence that is stuck for days makes many."""
-        for producer in [*self.given_up.values()]:
+        """Let the producers of given-up ids hand over their log lines; a fence that is stuck for days makes many.
+
+        A producer that meets its fatal error is thrown away; its id stays given up.
+        """
+        for transactional_id, producer in [*self.given_up.items()]:
             if producer is not None:
-                producer.poll(0)
+                try:
+                    producer.poll(0)
+                except KafkaException:
+                    self.given_up[transactional_id] = None
 
     def _lock_of(self, transactional_id: str) -> Lock:
         with self._lock:

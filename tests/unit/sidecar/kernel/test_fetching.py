@@ -1,10 +1,10 @@
 """Messages that the kernel reads: decided like messages of confluent-kafka, for any bytes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, cast
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -344,6 +344,37 @@ def test_a_record_that_is_too_large_is_stepped_over(broker: MockBroker, kernel: 
     fetching.close()
     assert bad == [(1, 2), (3, 4), (4, 5)]
     assert found == [(0, 10), (2, 1_000), (5, 20)]
+
+
+@pytest.mark.parametrize("kernel", [PYTHON, NATIVE], ids=lambda each: each.name)
+def test_it_is_closed_once_reading_could_not_go_on(
+    broker: MockBroker, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, closed = f"stuck-{kernel.name}", list[Tail]()
+    for kind in (PythonTail, NativeTail):
+
+        def close(tail: Any, before: Callable[[Any], None] = kind.close) -> None:
+            closed.append(tail)
+            before(tail)
+
+        monkeypatch.setattr(kind, "close", close)
+    _written(broker, topic, 2)
+    tails = _tails(broker)
+    fetching = Fetching(Connects(tails, lambda: _consumer(broker), LIMITS, 1), TopicPartition(topic, 0, 0), kernel)
+    tails.make = _refuse
+    with pytest.raises(KafkaException):
+        _read_often(fetching)
+    fetching.close()
+    assert len(closed) == 1
+
+
+def _read_often(fetching: Fetching) -> None:
+    for _ in range(100):
+        fetching.read(0.25, 100)
+
+
+def _refuse(_: object) -> Consumer:
+    raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
 
 
 @settings(max_examples=30)

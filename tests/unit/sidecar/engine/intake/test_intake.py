@@ -7,7 +7,7 @@ from threading import Lock
 from typing import cast
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from index.errors import ClusterError
 from index.named.names import hash_of
@@ -41,6 +41,7 @@ class Tail:
     def __init__(self) -> None:
         self.ahead: queue.Queue[Given] = queue.Queue()
         self.closed = False
+        self.failure: KafkaException | None = None
 
     def read(self, _wait_s: float, most: int) -> Fetch | None:
         try:
@@ -54,6 +55,8 @@ class Tail:
         return 1_000
 
     def close(self) -> None:
+        if self.failure is not None:
+            raise self.failure
         self.closed = True
 
 
@@ -202,6 +205,23 @@ def test_what_is_left_of_a_fetch_is_given_back_when_the_intake_ends(tail: Tail) 
         resident_bytes += intake.fill(0.05, 1).resident_bytes
     intake.close()
     assert budget.used_bytes == resident_bytes
+
+
+def test_what_is_left_is_given_back_once_even_if_the_client_cannot_be_closed(tail: Tail) -> None:
+    budget, others_bytes = PayloadBudget(1 << 30), 1_000_000
+    budget.take(others_bytes)
+    tail.ahead.put(Given(0, NOW_MS + 5))
+    intake = made(tail, ledger_of(), budget=budget)
+    until_s = time.monotonic() + PATIENCE_S
+    while budget.used_bytes == others_bytes:
+        assert time.monotonic() < until_s
+    tail.failure = KafkaException(KafkaError(KafkaError._STATE))
+    with pytest.raises(KafkaException):
+        intake.close()
+    assert budget.used_bytes == others_bytes
+    tail.failure = None
+    intake.close()
+    assert budget.used_bytes == others_bytes
 
 
 class OneFetch:

@@ -5,6 +5,9 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any, cast
 
+import pytest
+
+from index.errors import ClusterError, ClusterTrouble
 from index.partition.partition import PartitionIndex
 from index.pending.progress import BEFORE_ALL, Progress, start_of
 from index.rules.rule_history import RuleHistory
@@ -38,12 +41,15 @@ class Log:
     def __init__(self) -> None:
         self.begun_at: list[int] = []
         self.closed = 0
+        self.failure: ClusterError | None = None
 
 
 class _Reading:
     def __init__(self, log: Log, next_offset: int) -> None:
         self._log = log
         self._next = next_offset
+        if log.failure is not None:
+            raise log.failure
         log.begun_at.append(next_offset)
 
     def read(self, _wait_s: float, _most: int) -> Fetch | None:
@@ -109,6 +115,21 @@ def test_what_was_read_ahead_is_decided_by_the_epoch_that_begins() -> None:
     assert budget.used_bytes == sum(payload[1] for payload in payloads(ledger))
     tail.close()
     assert (log.begun_at, log.closed) == ([0, begins], 2)
+
+
+def test_it_is_closed_once_reading_could_not_begin_anew() -> None:
+    log, budget, others_bytes = Log(), PayloadBudget(1 << 30), 1_000_000
+    budget.take(others_bytes)
+    ledger: PartitionLedger = PartitionIndex(start_of(0), scheduled_size)
+    tail = made(log, ledger, budget)
+    until_s = time.monotonic() + PATIENCE_S
+    while budget.used_bytes == others_bytes:
+        assert time.monotonic() < until_s, "nothing is read ahead"
+    log.failure = ClusterError(ClusterTrouble.UNANSWERED, "no leader")
+    with pytest.raises(ClusterError):
+        tail.begin_anew()
+    tail.close()
+    assert budget.used_bytes == others_bytes
 
 
 def payloads(ledger: PartitionLedger) -> list[Any]:

@@ -5,7 +5,7 @@ from threading import Event
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from sidecar.kafka.client.connections import RenewableProducer
 from sidecar.kafka.writing.lane import _Turn
@@ -32,6 +32,7 @@ class Made:
         self.on_throttle = on_throttle
         self.is_purged = False
         self.polls = 0
+        self.fatal: KafkaError | None = None
         self._stuck = stuck
 
     def init_transactions(self, _: float) -> None:
@@ -40,6 +41,8 @@ class Made:
 
     def poll(self, _: float) -> None:
         self.polls += 1
+        if self.fatal is not None:
+            raise KafkaException(self.fatal)
 
     def purge(self) -> None:
         self.is_purged = True
@@ -248,6 +251,21 @@ def test_the_log_lines_of_a_producer_that_cannot_fence_its_id_are_taken() -> Non
     process.join(1)
     process.lanes.serve_given_up()
     assert [each.polls for each in process.made] == [0, 1, 0]
+
+
+def test_a_producer_that_may_not_fence_its_id_is_thrown_away_and_the_others_are_served() -> None:
+    process = Process(lanes=1)
+    for _ in range(2):
+        member = process.join(0)
+        process.stuck.add(member.name.transactional_id)
+        member.lane.end()
+    process.join(0)
+    refused, other = process.trying.values()
+    refused.fatal = KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    process.lanes.serve_given_up()
+    process.lanes.serve_given_up()
+    assert (refused.polls, other.polls) == (1, 2)
+    assert [*process.trying.values()] == [None, other]
 
 
 def test_a_partition_without_a_lane_gives_up_an_id_that_its_process_cannot_fence() -> None:
