@@ -112,7 +112,7 @@ class PolicyWatch(TopicFollower):
         self.learn({self._topic: found})
         reader = PolicyReader(self._config, self._table)
         try:
-            self._keep_reading(reader)
+            self._keep_reading(reader, asked)
         finally:
             reader.close()
 
@@ -123,8 +123,9 @@ class PolicyWatch(TopicFollower):
             f'policies topic {self._topic} may not be read: {grant}; or go without policies: router.policies_topic = ""'
         )
 
-    def _keep_reading(self, reader: PolicyReader) -> None:
-        looked, topic_id = self._asked, self._topic_id
+    def _keep_reading(self, reader: PolicyReader, looked: int) -> None:
+        """Follow the topic; its first end answers the questions up to ``looked``, put before the reader began."""
+        topic_id = self._topic_id
         is_read = False
         seen, heard_s = reader.table, time.monotonic()
         while not self._stopping.is_set():

@@ -66,7 +66,7 @@ class KafkaStaged:
     def __init__(self, staging: Staging, place: StagedAt) -> None:
         self._staging = staging
         self._place = place
-        staging.watch(place)
+        self._watch = staging.watch(place)
 
     def has_looked(self) -> bool:
         """Say whether the topic was read to its end since the watch began, or cannot be read."""
@@ -86,7 +86,7 @@ class KafkaStaged:
 
     def close(self) -> None:
         """End the watch."""
-        self._staging.unwatch(self._place)
+        self._staging.unwatch(self._watch)
 
 
 class JoinedLane:
@@ -287,7 +287,11 @@ class KafkaHost:
             )
         name = f"{topic.name}/{self._partition}"
         ahead = ReadAhead(fetching, deciding, budget, lambda: not ledger.replaying, self._visitor, name)
-        ahead.start()
+        try:
+            ahead.start()
+        except BaseException:
+            fetching.close()
+            raise
         return Intake(ahead, ledger, budget, places, self._shared.clock)
 
     @property

@@ -6,8 +6,8 @@ looks for it again now and then.
 """
 
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
@@ -42,6 +42,20 @@ NOTHING: Mapping[bytes, BackfillRecord] = {}
 """The empty answer: always the same object, so that the caller sees that nothing has changed."""
 
 
+@dataclass(slots=True, eq=False)
+class Watch:
+    """A place as one owner of it follows it.
+
+    A scan adds records only to the watches it began with. So it tells nothing to a later watch of the same place.
+    """
+
+    place: StagedAt
+    next_offset: int = OFFSET_BEGINNING
+    raw: dict[bytes, tuple[int, bytes]] = field(default_factory=dict)
+    waiting: Mapping[bytes, BackfillRecord] = field(default_factory=dict)
+    has_looked: bool = False
+
+
 class Staging(TopicFollower):
     """Knows the staged buckets; every method may be called from any thread. The thread starts by itself when needed."""
 
@@ -49,39 +63,38 @@ class Staging(TopicFollower):
         super().__init__("staging", structlog.get_logger(), stop_within_s=STOP_WITHIN_S)
         self._connect = connect
         self._clock = clock
-        self._places: dict[StagedAt, int] = {}
-        self._raw: dict[StagedAt, dict[bytes, tuple[int, bytes]]] = {}
-        self._waiting: dict[StagedAt, dict[bytes, BackfillRecord]] = {}
+        self._watches: dict[StagedAt, Watch] = {}
         self._held_off_to_s: dict[StagedAt, float] = {}
-        self._looked: set[StagedAt] = set()
         self._met: set[str] = set()
         self._changed = threading.Event()
         self._lock = threading.Lock()
 
-    def watch(self, place: StagedAt) -> None:
-        """Read a partition from its beginning and follow it."""
+    def watch(self, place: StagedAt) -> Watch:
+        """Read a partition from its beginning and follow it, instead of an earlier watch of it."""
+        watch = Watch(place)
         with self._lock:
-            self._places[place] = OFFSET_BEGINNING
-            self._raw[place], self._waiting[place] = {}, {}
-            self._looked.discard(place)
+            self._watches[place] = watch
             self._changed.set()
             if self.ident is None:
                 self.start()
+        return watch
 
-    def unwatch(self, place: StagedAt) -> None:
-        """Forget a partition."""
+    def unwatch(self, watch: Watch) -> None:
+        """End a watch; do nothing if a later watch has taken its place."""
         with self._lock:
-            for known in (self._places, self._raw, self._waiting):
-                known.pop(place, None)
-            self._changed.set()
+            if self._watches.get(watch.place) is watch:
+                del self._watches[watch.place]
+                self._changed.set()
 
     def waiting(self, place: StagedAt) -> Mapping[bytes, BackfillRecord]:
         """Return the staged records by key; not to be altered, and another object whenever they have changed."""
-        return self._waiting.get(place) or NOTHING
+        watch = self._watches.get(place)
+        return (watch and watch.waiting) or NOTHING
 
     def has_looked(self, place: StagedAt) -> bool:
         """Say whether the topic was read to its end since it is watched, or cannot be read."""
-        return place in self._looked
+        watch = self._watches.get(place)
+        return watch is not None and watch.has_looked
 
     def hold_off(self, place: StagedAt) -> None:
         """Have the next owner wait before it adopts again, since the brokers refuse the writes of an adoption."""
@@ -101,50 +114,46 @@ class Staging(TopicFollower):
 
     def _interrupted(self, error: KafkaError) -> float:
         self._trouble.tell("backfill_topics_unreadable", text_of(error), again_in_s=AGAIN_AFTER_S)
-        self._looked |= set(self._places)
+        with self._lock:
+            for watch in self._watches.values():
+                watch.has_looked = True
         return AGAIN_AFTER_S
 
     def _keep_reading(self, consumer: Consumer) -> None:
-        scan = self._scan(consumer)
+        scan, watches = self._scan(consumer)
         again_s = self._clock.running_s() + AGAIN_AFTER_S
         missing = False
         while not self._stopping.is_set():
             if self._changed.is_set() or (missing and self._clock.running_s() >= again_s):
                 again_s, missing = self._clock.running_s() + AGAIN_AFTER_S, False
-                scan = self._scan(consumer)
+                scan, watches = self._scan(consumer)
             came = scan.fetch(WAIT_S)
-            if self._changed.is_set():
-                # The fetch belongs to positions that are no longer valid; the records are read again from the valid
-                # ones.
-                continue
-            absent = self._take_in(scan)
+            absent = self._take_in(scan, watches)
             missing |= bool(absent)
-            ended = {place for at in scan.at_end for place in self._at(at)}
-            if came < AT_ONCE:
-                self._judge(consumer)
-            if ended:
+            if came < AT_ONCE or scan.at_end:
+                self._judge(consumer, watches.values())
+            if scan.at_end:
                 self._trouble.is_over()
-            self._looked |= ended | {place for place in list(self._places) if place.backfill in absent}
+            for at, watch in watches.items():
+                watch.has_looked |= at in scan.at_end or at[0] in absent
 
-    def _scan(self, consumer: Consumer) -> PartitionScan:
+    def _scan(self, consumer: Consumer) -> tuple[PartitionScan, dict[Place, Watch]]:
         with self._lock:
             self._changed.clear()
-            ranges = {(at.backfill, at.partition): range(offset, NO_END) for at, offset in self._places.items()}
-        for topic in {topic for topic, _ in ranges} - self._met:
+            watches = {(place.backfill, place.partition): watch for place, watch in self._watches.items()}
+        for topic in {topic for topic, _ in watches} - self._met:
             learn_leaders(consumer, topic)
             self._met.add(topic)
-        return PartitionScan(consumer, ranges)
+        ranges = {at: range(watch.next_offset, NO_END) for at, watch in watches.items()}
+        return PartitionScan(consumer, ranges), watches
 
-    def _take_in(self, scan: PartitionScan) -> set[str]:
+    def _take_in(self, scan: PartitionScan, watches: Mapping[Place, Watch]) -> set[str]:
         """Note the records that were fetched; return the topics that do not exist."""
         absent: set[str] = set()
         while True:
             try:
                 for message in scan.taken():
-                    with self._lock:
-                        for place in self._at(place_of(message)):
-                            self._places[place] = (message.offset() or 0) + 1
-                            self._note(place, message.key() or b"", message.offset() or 0, message.value())
+                    _note(watches[place_of(message)], message.key() or b"", message.offset() or 0, message.value())
             except ScanError as error:
                 if error_of(error).code() not in MISSING:
                     raise
@@ -152,34 +161,18 @@ class Staging(TopicFollower):
             else:
                 return absent
 
-    def _at(self, at: Place) -> set[StagedAt]:
-        return {place for place in list(self._places) if (place.backfill, place.partition) == at}
-
-    def _note(self, place: StagedAt, key: bytes, offset: int, value: bytes | None) -> None:
-        if not key.startswith(STAGED_PREFIX):
-            return
-        if value is None:
-            self._raw[place].pop(key, None)
-        else:
-            self._raw[place][key] = offset, value
-
-    def _judge(self, consumer: Consumer) -> None:
+    def _judge(self, consumer: Consumer, watches: Iterable[Watch]) -> None:
         """Decode the records that have come and were not withdrawn since."""
-        with self._lock:
-            found = {place: dict(raw) for place, raw in self._raw.items()}
-        for place, raw in found.items():
-            before = self._waiting.get(place, {})
+        for watch in watches:
+            before, raw = watch.waiting, watch.raw
             if {key: offset for key, (offset, _) in raw.items()} == {key: each.offset for key, each in before.items()}:
                 continue
-            now = {
+            watch.waiting = {
                 key: before[key]
                 if key in before and before[key].offset == offset
-                else BackfillRecord(offset, self._decoded(consumer, place, key, value))
+                else BackfillRecord(offset, self._decoded(consumer, watch.place, key, value))
                 for key, (offset, value) in raw.items()
             }
-            with self._lock:
-                if place in self._waiting:
-                    self._waiting[place] = now
 
     def _decoded(self, consumer: Consumer, place: StagedAt, key: bytes, value: bytes) -> StagedBucket | FormatError:
         try:
@@ -196,3 +189,13 @@ class Staging(TopicFollower):
                 f" {min(at)} to {max(at)} of {place.snapshots}/{place.partition}, which holds [{start}, {end})"
             )
         return staged
+
+
+def _note(watch: Watch, key: bytes, offset: int, value: bytes | None) -> None:
+    watch.next_offset = offset + 1
+    if not key.startswith(STAGED_PREFIX):
+        return
+    if value is None:
+        watch.raw.pop(key, None)
+    else:
+        watch.raw[key] = offset, value

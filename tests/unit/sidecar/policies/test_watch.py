@@ -94,7 +94,7 @@ def test_a_reader_that_hears_nothing_is_replaced_where_something_waits(
     monkeypatch.setattr(watch, "_asked", 0)
     if questions:
         monkeypatch.setattr(watch, "_answer", lambda _: setattr(watch, "_asked", questions))
-    watch._keep_reading(reader)
+    watch._keep_reading(reader, 0)
     assert watch._stopping.is_set() is not is_replaced
 
 
@@ -134,3 +134,34 @@ def test_a_topic_that_was_created_again_is_read_from_its_beginning(monkeypatch: 
     assert watch.table.policies == {e: Policy(paused=True)}
     told = [each for each in logs if each["event"] == "policies_topic_created_again"]
     assert [(each["topic_id"], each["before"]) for each in told] == [("new", "old")]
+
+
+def test_the_end_of_a_reader_answers_no_question_that_was_put_after_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = PolicyWatch(CONFIG, AdminClient({**CONFIG.kafka}), CollectorRegistry())
+    steps: list[tuple[str, int]] = []
+
+    class Reader:
+        """Is always at its end; a take-over asks once it has begun to read."""
+
+        table = NO_POLICIES
+
+        def __init__(self, *_: object) -> None:
+            watch._asked += 1
+
+        def poll(self, _: float) -> bool:
+            steps.append(("poll", watch._answered))
+            if len(steps) == 3:
+                watch.stop()
+            return True
+
+        def look_again(self) -> None:
+            steps.append(("look again", watch._answered))
+
+        def close(self) -> None:
+            """Close nothing."""
+
+    monkeypatch.setattr(watching, "PolicyReader", Reader)
+    monkeypatch.setattr(watching, "topic_facts", lambda *_: facts("id"))
+    watch.run()
+    assert steps == [("poll", 0), ("look again", 0), ("poll", 0)]
+    assert watch._answered == 1

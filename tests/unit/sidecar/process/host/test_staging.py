@@ -167,17 +167,58 @@ def test_the_end_of_a_topic_is_told_and_so_is_that_it_is_missing(
 
 
 def test_a_partition_that_is_watched_again_is_read_again(staging: Staging, client: Client) -> None:
-    staging.watch(PLACE)
+    watch = staging.watch(PLACE)
     until(lambda: bool(client.assigned))
     client.coming.put(Message(5, *staged("j", 1)))
     until(lambda: bool(staging.waiting(PLACE)))
-    staging.unwatch(PLACE)
+    staging.unwatch(watch)
     assert staging.waiting(PLACE) == {}
     staging.watch(PLACE)
     assert staging.waiting(PLACE) == {}
     until(lambda: client.assigned[-1] == [(PLACE.backfill, 3, -2)] and len(client.assigned) > 1)
     staging.watch(OTHER)
     until(lambda: len(client.assigned[-1]) == 2)
+
+
+def test_the_end_of_a_former_watch_leaves_the_present_one(staging: Staging, client: Client) -> None:
+    former = staging.watch(PLACE)
+    until(lambda: bool(client.assigned))
+    present = staging.watch(PLACE)
+    staging.unwatch(former)
+    until(lambda: len(client.assigned) > 1)
+    client.coming.put(Message(5, *staged("j", 1)))
+    client.coming.put(Message(6, None, None, KafkaError._PARTITION_EOF))
+    until(lambda: staging.has_looked(PLACE))
+    assert len(staging.waiting(PLACE)) == 1
+    staging.unwatch(present)
+    assert not staging.waiting(PLACE)
+
+
+@pytest.mark.parametrize("step", ["record", "end", "decoding"])
+def test_a_scan_that_began_before_a_watch_tells_it_nothing(
+    step: str, staging: Staging, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = Message(5, None, None, KafkaError._PARTITION_EOF) if step == "end" else Message(5, *staged("j", 1))
+    called: tuple[object, str] = (client, "get_watermark_offsets") if step == "decoding" else (message, "topic")
+    answer, assign = getattr(*called), client.assign
+    known: list[tuple[bool, int]] = []
+
+    def watched_meanwhile(*args: object) -> object:
+        monkeypatch.setattr(*called, answer)
+        staging.watch(PLACE)
+        return answer(*args)
+
+    def assigned(places: list[TopicPartition]) -> None:
+        known.append((staging.has_looked(PLACE), len(staging.waiting(PLACE))))
+        assign(places)
+
+    monkeypatch.setattr(*called, watched_meanwhile)
+    monkeypatch.setattr(client, "assign", assigned)
+    client.coming.put(message)
+    staging.watch(PLACE)
+    until(lambda: len(client.assigned) > 1)
+    assert client.assigned[1] == [(PLACE.backfill, 3, -2)]
+    assert known[1] == (False, 0)
 
 
 def test_without_an_answer_nothing_is_held_up() -> None:
