@@ -17,9 +17,12 @@ from index.errors import ConfigError
 from sidecar.config.model import Config
 from sidecar.extras import install_hint
 
+LIFE_S: Final = 900.0
+"""Time that a signed token is valid. If more is left, the clock was set back since: AWS refuses a token that was signed
+in the future."""
+
 FRESH_S: Final = 450.0
-"""Least time that a reused token must have left. A signed token is valid for 900 s, and clients ask again at 80 % of
-that."""
+"""Least time that a reused token must have left; clients ask again at 80 % of its life."""
 
 Sign = Callable[[], tuple[str, int]]
 """Returns a token and its end in epoch milliseconds."""
@@ -51,7 +54,7 @@ class Tokens:
     def __call__(self, _: str) -> tuple[str, float]:
         """Return a token and its end in epoch seconds; raise KafkaException when none can be signed."""
         with self._signing:
-            if self._ends_s - self._now_s() < FRESH_S:
+            if not FRESH_S <= self._ends_s - self._now_s() <= LIFE_S:
                 try:
                     self._token, ends_ms = self._sign()
                 except Exception as error:

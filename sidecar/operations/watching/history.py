@@ -11,6 +11,9 @@ Reports count from the take-over of a partition on. The difference between two r
 were released in between.
 The first report of a partition by a router counts in full where that router was known before, since it has taken the
 partition over in between; else it only tells where counting begins.
+
+The time of a report is that of the clock of its router. A report that is more than a minute ahead counts as one of now:
+otherwise it would begin a minute that no later report ends.
 """
 
 import threading
@@ -109,6 +112,9 @@ class History:
             if at_ms <= last_ms and offset <= last_offset:
                 return
             self._last = at_ms, offset
+            now_ms = self._now_ms()
+            if at_ms > now_ms + MINUTE_MS:
+                at_ms = now_ms
             self._turn(at_ms // MINUTE_MS)
             is_known = report.instance in self._known_routers
             self._known_routers[report.instance] = at_ms

@@ -13,7 +13,7 @@ from sidecar.config.model import Config
 from sidecar.kafka.client import clients, tokens
 from sidecar.kafka.client.admin import connect
 from sidecar.kafka.client.errors import error_of
-from sidecar.kafka.client.tokens import FRESH_S, Tokens, connection
+from sidecar.kafka.client.tokens import FRESH_S, LIFE_S, Tokens, connection
 from tests.support.configuration import loaded
 
 CONFIGURED = """
@@ -109,6 +109,28 @@ def test_one_token_serves_all_until_half_of_its_time_is_over() -> None:
     assert shared("")[0] == "token 1"
     now_s += 0.8 * FRESH_S
     assert shared("")[0] == "token 2"
+
+
+def test_a_token_that_was_signed_in_the_future_is_signed_anew() -> None:
+    now_s, signed = 10_000.0, 0
+
+    def sign() -> tuple[str, int]:
+        nonlocal signed
+        signed += 1
+        return f"token {signed}", int((now_s + LIFE_S) * 1_000)
+
+    shared = Tokens(sign, lambda: now_s)
+    assert shared("")[0] == "token 1"
+    # The clock was an hour ahead, and is set back.
+    now_s -= 3_600
+    assert shared("") == shared("") == ("token 2", now_s + LIFE_S)
+    # Set back by less than what has passed since, it still is after the signing.
+    now_s += 100
+    assert shared("")[0] == "token 2"
+    now_s -= 99
+    assert shared("")[0] == "token 2"
+    now_s -= 2
+    assert shared("")[0] == "token 3"
 
 
 @pytest.mark.parametrize(

@@ -105,14 +105,28 @@ def test_a_router_that_is_new_here_begins_with_what_it_tells(group: Group) -> No
 
 def test_reports_that_are_read_again_count_once(group: Group) -> None:
     reports = [(RouterReport("a", "native", [status(n)]), START_MS + n * 20_000, n) for n in range(12)]
+    group.at(5)
     for each in (*reports, *reports[3:], *reports):
         group.history.add(*each)
-    group.at(5)
     assert group.released() == [3, 3, 3]
     # The status topic was created again: its offsets begin anew, but time goes on.
     group.history.add(RouterReport("a", "native", [status(20)]), group.now_ms + 1, 0)
     group.at(6)
     assert group.released()[-1] == 9
+
+
+def test_a_router_whose_clock_is_ahead_stops_no_minute(group: Group) -> None:
+    ahead_ms = 24 * MINUTES * MINUTE_MS
+    for minute in range(4):
+        group.at(minute, 50)
+        group.report("a", status(minute))
+        group.offset += 1
+        report = RouterReport("ahead", "native", [status(10 * minute, partition=1)])
+        group.history.add(report, group.now_ms + ahead_ms, group.offset)
+    group.at(4)
+    minutes = group.minutes("d")
+    assert [each.at_ms for each in minutes] == [START_MS + n * MINUTE_MS for n in (1, 2, 3)]
+    assert [(each.released, each.pending) for each in minutes] == [(11, 21)] * 3
 
 
 def test_pending_is_of_partitions_that_somebody_serves(group: Group) -> None:
