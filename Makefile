@@ -46,8 +46,8 @@ test: venv ## The core, the simulation and each promise on a real broker (7 minu
 	@$(BIN)/python -m tests.support.kafka_or_exit
 	@$(PYTEST) $(SIDE_BY_SIDE) $$($(BIN)/python -m tests.targets $@)
 
-# In this order for several jobs: the longest come first, so that neither waits long for the other at the end.
-test-rest: test-docs test-broker test-spark test-kernel test-wheel test-upgrade test-page test-helm test-monitoring test-image model ## All other tests (an hour; with -j3 --output-sync=target 30 minutes)
+# In this order for two jobs: the longest come first, so that neither waits long for the other at the end.
+test-rest: test-docs test-broker test-spark test-kernel test-wheel test-upgrade test-page test-helm test-monitoring test-image model ## All other tests (an hour; with -j2 --output-sync=target 40 minutes)
 
 test-all: test test-rest ## All tests
 

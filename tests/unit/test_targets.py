@@ -39,6 +39,6 @@ def test_make_has_every_target_and_runs_all_of_them() -> None:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
     (rest,) = re.findall(r"^test-rest: ([a-z -]+)", makefile, re.MULTILINE)
     assert {"test", *rest.split()} == set(TARGETS)
-    assert {"make test", "make --jobs=3 --output-sync=target test-rest"} <= set(
+    assert {"make test", "make --jobs=2 --output-sync=target test-rest"} <= set(
         (ROOT / ".ci" / "run").read_text().splitlines()
     )

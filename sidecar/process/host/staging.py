@@ -43,7 +43,7 @@ NOTHING: Mapping[bytes, BackfillRecord] = {}
 
 
 @dataclass(slots=True, eq=False)
-class Watch:
+class StagedWatch:
     """A place as one owner of it follows it.
 
     A scan adds records only to the watches it began with. So it tells nothing to a later watch of the same place.
@@ -63,15 +63,15 @@ class Staging(TopicFollower):
         super().__init__("staging", structlog.get_logger(), stop_within_s=STOP_WITHIN_S)
         self._connect = connect
         self._clock = clock
-        self._watches: dict[StagedAt, Watch] = {}
+        self._watches: dict[StagedAt, StagedWatch] = {}
         self._held_off_to_s: dict[StagedAt, float] = {}
         self._met: set[str] = set()
         self._changed = threading.Event()
         self._lock = threading.Lock()
 
-    def watch(self, place: StagedAt) -> Watch:
+    def watch(self, place: StagedAt) -> StagedWatch:
         """Read a partition from its beginning and follow it, instead of an earlier watch of it."""
-        watch = Watch(place)
+        watch = StagedWatch(place)
         with self._lock:
             self._watches[place] = watch
             self._changed.set()
@@ -79,7 +79,7 @@ class Staging(TopicFollower):
                 self.start()
         return watch
 
-    def unwatch(self, watch: Watch) -> None:
+    def unwatch(self, watch: StagedWatch) -> None:
         """End a watch; do nothing if a later watch has taken its place."""
         with self._lock:
             if self._watches.get(watch.place) is watch:
@@ -137,7 +137,7 @@ class Staging(TopicFollower):
             for at, watch in watches.items():
                 watch.has_looked |= at in scan.at_end or at[0] in absent
 
-    def _scan(self, consumer: Consumer) -> tuple[PartitionScan, dict[Place, Watch]]:
+    def _scan(self, consumer: Consumer) -> tuple[PartitionScan, dict[Place, StagedWatch]]:
         with self._lock:
             self._changed.clear()
             watches = {(place.backfill, place.partition): watch for place, watch in self._watches.items()}
@@ -147,7 +147,7 @@ class Staging(TopicFollower):
         ranges = {at: range(watch.next_offset, NO_END) for at, watch in watches.items()}
         return PartitionScan(consumer, ranges), watches
 
-    def _take_in(self, scan: PartitionScan, watches: Mapping[Place, Watch]) -> set[str]:
+    def _take_in(self, scan: PartitionScan, watches: Mapping[Place, StagedWatch]) -> set[str]:
         """Note the records that were fetched; return the topics that do not exist."""
         absent: set[str] = set()
         while True:
@@ -161,7 +161,7 @@ class Staging(TopicFollower):
             else:
                 return absent
 
-    def _judge(self, consumer: Consumer, watches: Iterable[Watch]) -> None:
+    def _judge(self, consumer: Consumer, watches: Iterable[StagedWatch]) -> None:
         """Decode the records that have come and were not withdrawn since."""
         for watch in watches:
             before, raw = watch.waiting, watch.raw
@@ -191,7 +191,7 @@ class Staging(TopicFollower):
         return staged
 
 
-def _note(watch: Watch, key: bytes, offset: int, value: bytes | None) -> None:
+def _note(watch: StagedWatch, key: bytes, offset: int, value: bytes | None) -> None:
     watch.next_offset = offset + 1
     if not key.startswith(STAGED_PREFIX):
         return
