@@ -59,7 +59,9 @@ def rebuild(
     say(f"{topic.name}: released and rejected records are in {', '.join(logs) or 'no topic'}")
     left = released.without_left(spark, connector, topic, logs, records, options.task_records)
     if released_before_ms < 0 and (unread := released.unread_targets(topic, logs, records, left)):
-        raise _unseen(unread, " If no record has left to such a target, create it until the job has ended.")
+        raise _unseen(
+            unread, " If no record has left to such a target, create the topic, and keep it until the job has ended."
+        )
     if ending := series_that_end(left, scope.without_series_key(settings, topic, admin, known)):
         say(
             f"at most {ending} recurring schedules of {topic.name} end: neither {topic.state} nor {topic.snapshots}"

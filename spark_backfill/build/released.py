@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from index.protocol.headers import DELAY_ATTEMPTS_EXHAUSTED, PRESETS, PROVENANCE, RETRY, Alias, HeaderRole
+from index.protocol.headers import DELAY_ATTEMPTS_EXHAUSTED, DELAY_TARGET, PRESETS, PROVENANCE, RETRY, Alias, HeaderRole
 from spark_backfill import cluster
 from spark_backfill.cluster import LogRange
 from spark_backfill.errors import JobError
@@ -112,10 +112,11 @@ def unread_targets(topic: DelayTopic, read: Iterable[str], records: DataFrame, l
     deleted, or that the job may not see, hides the copies in it.
     """
     rules = topic.rules
+    retried = {DELAY_TARGET} if rules.retry else set()
     always = {rules.default_target, rules.retry.dead_letter if rules.retry else ""} - {""}
 
     def named_in(frame: DataFrame) -> set[str]:
-        names = frame.select(f.explode(_named_targets(rules.aliases)).alias("name")).distinct()
+        names = frame.select(f.explode(_named_targets(rules.aliases, retried)).alias("name")).distinct()
         return {row["name"] for row in names.collect() if row["name"] and rules.allowed(row["name"])}.difference(read)
 
     # The names in all records cost one reading, those in ``left`` the join.
@@ -178,10 +179,10 @@ def _is_copy(aliases: Iterable[Alias], topics: Sequence[str]) -> Column:
     return here & (f.col("copy_rejected") | f.coalesce(same, f.lit(False)))
 
 
-def _named_targets(aliases: Iterable[Alias]) -> Column:
-    """Return the values of the headers that name a target, or may have named one under other aliases."""
+def _named_targets(aliases: Iterable[Alias], more: Iterable[str] = ()) -> Column:
+    """Return the values of the headers that name a target, may have named one under other aliases, or are ``more``."""
     headers = f.coalesce("headers", f.expr("array()").cast(_HEADERS))
-    named = sorted(_TO | {alias.name.lower() for alias in aliases if alias.role == HeaderRole.TO})
+    named = sorted(_TO | {alias.name.lower() for alias in aliases if alias.role == HeaderRole.TO} | set(more))
     naming = f.filter(headers, lambda each: f.lower(each["key"]).isin(named))
     return f.transform(naming, lambda each: each["value"].cast("string"))
 

@@ -49,7 +49,11 @@ def test_each_record_is_redriven_as_often_as_may_be_and_then_released_once(lone:
 
 
 def _race(options: list[str], rng: Random) -> None:
-    """Run redrives at the same time, some of them killed around a commit; each ends, or names the one that goes on."""
+    """Run redrives at the same time, some of them killed around a commit.
+
+    Each ends, names the one that goes on, or names the error of a broker and says that it may begin again: a broker may
+    answer a commit with an unknown error while another producer of the same id begins.
+    """
     calls = [
         redrive_call(*options),
         redrive_call(*options, killed="before", at=rng.randint(1, 4)),
@@ -64,7 +68,8 @@ def _race(options: list[str], rng: Random) -> None:
     for run in runs:
         _, told = run.communicate(timeout=90)
         assert run.returncode in (0, 1, -signal.SIGKILL), told
-        assert run.returncode != 1 or "another redrive of" in told, told
+        may_fail = "another redrive of" in told or "none is driven twice when you begin again" in told
+        assert run.returncode != 1 or may_fail, told
 
 
 def _redrive_to_the_end(router: RouterProcess, options: list[str], *, over_limit: int) -> None:

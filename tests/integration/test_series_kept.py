@@ -3,6 +3,7 @@ reported.
 """
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Final
 
@@ -16,6 +17,9 @@ from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import TIMEOUT_S, Header, Stage, header, wait_until
 from tests.integration.stored_buckets import delete_records
 from tests.integration.stored_buckets import lanes as lanes_of
+
+HIDDEN_S: Final = 15.0
+"""Longer than a command takes on a busy machine."""
 
 EVERY: Final[Header] = ("deliver-every", b"2s")
 
@@ -93,11 +97,12 @@ def test_an_occurrence_behind_an_open_transaction_is_waited_for(stage: Stage) ->
         seen = len(_numbers(stage, out, b"there"))
         wait_until(lambda: len(_numbers(stage, out, b"there")) > seen, "an occurrence")
         assert router.stop() == 0
-        refused = router.command("start-over", f"{delay}/0", "--yes")
-        assert refused.returncode == 1
-        assert f"an open transaction hides the end of {delay}/0 from offset" in refused.stderr
-        foreign.abort_transaction(TIMEOUT_S)
-        assert router.command("start-over", f"{delay}/0", "--yes").returncode == 0
+        with ThreadPoolExecutor(1) as pool:
+            waits = pool.submit(router.command, "start-over", f"{delay}/0", "--yes")
+            time.sleep(HIDDEN_S)
+            assert not waits.done()
+            foreign.abort_transaction(TIMEOUT_S)
+            assert waits.result().returncode == 0
         router.start_and_wait()
         wait_until(lambda: len(_numbers(stage, out, b"there")) >= seen + 4, "more occurrences")
         assert router.stop() == 0

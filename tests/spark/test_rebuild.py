@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -112,19 +113,21 @@ def test_without_the_rejected_topic_no_rejected_record_is_rejected_again(
     assert staged(stage, delay) == ([], [])
 
 
-@pytest.mark.parametrize("is_named", [True, False])
+@pytest.mark.parametrize("header", ["deliver-to", "delay-target", ""])
 def test_a_target_that_is_gone_must_be_spoken_for(
-    spark: SparkSession, stage: Stage, tmp_path: Path, *, is_named: bool
+    spark: SparkSession, stage: Stage, tmp_path: Path, header: str
 ) -> None:
     out, other = stage.target(), stage.target("other")
-    delay = delay_topic(stage, default_target=out, allowed_targets=[f"{other}*"], begun=False)
-    to: list[Header] = [("deliver-to", other.encode())] if is_named else []
+    retry = {"retry": {"first": "1m", "attempts": 2, "dead_letter": stage.target("dead")}}
+    rules: dict[str, Any] = retry if header == "delay-target" else {}
+    delay = delay_topic(stage, default_target=out, allowed_targets=[f"{other}*"], begun=False, **rules)
+    to: list[Header] = [(header, other.encode())] if header else []
     stage.send(delay, ("deliver-at", b"1"), *to)
     stage.send(delay, ("deliver-at", b"1"), ("deliver-to", b"forbidden"))
     (sent_ms, _) = [each.timestamp_ms for each in stage.records(delay)]
-    stage.send(other if is_named else out, *provenance(delay, 0, sent_ms))
+    stage.send(other if header else out, *provenance(delay, 0, sent_ms))
     assert rebuild(spark, stage, tmp_path, delay).entries == 1
-    gone = other if is_named else out
+    gone = other if header else out
     stage.delete(gone)
     with pytest.raises(JobError, match=rf"{gone} does not exist, or the job may not see it.*--released-before.*create"):
         rebuild(spark, stage, tmp_path, delay)

@@ -18,8 +18,10 @@ so that the state which it reads then is complete. Without that the first progre
 router that has begun meanwhile.
 """
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from typing import Final
 
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -31,6 +33,11 @@ from sidecar.config.model import Config
 from sidecar.kafka.client import clients
 from sidecar.kafka.client.admin import REQUEST_TIMEOUT_S, TopicFacts, uncommitted_end
 from sidecar.kafka.client.errors import Verdict, classify, error_of
+
+COMMITTED_WITHIN_S: Final = 10.0
+"""Twice the time after which a router commits the offset of a partition whose first record it has read."""
+
+PAUSE_S: Final = 0.5
 
 
 def begin(
@@ -110,7 +117,10 @@ def _is_served(config: Config, admin: AdminClient, topic: DelayTopicConfig, part
     too. Only the offsets tell that the others are new and not lost.
     """
     used = {each for each in partitions if uncommitted_end(admin, topic.name, each)}
-    return bool(used) and used == set(_known_to_group(config, topic, used))
+    until_s = time.monotonic() + COMMITTED_WITHIN_S
+    while (unknown := used - set(_known_to_group(config, topic, used))) and time.monotonic() < until_s:
+        time.sleep(PAUSE_S)
+    return bool(used) and not unknown
 
 
 def _taken_back(topic: DelayTopicConfig, partition: int) -> Finding:

@@ -40,8 +40,7 @@ def series_of(config: Config, topic: DelayTopicConfig, partition: int, admin: Ad
         return SeriesInLog()
     start, _ = log_range(admin, topic.name, partition)
     read = _read(config, topic.name, partition, admin)
-    records = ((each.offset() or 0, _record_of(each)) for each in read)
-    return series_in_log(records, key, start, config.rules_for(topic).decide)
+    return series_in_log(((each.offset() or 0, _record_of(each)) for each in read), key, start)
 
 
 def _copy(config: Config, topic: DelayTopicConfig, partition: int, admin: AdminClient) -> bytes:

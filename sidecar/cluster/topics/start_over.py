@@ -126,6 +126,9 @@ def _parse(config: Config, place: str) -> tuple[DelayTopicConfig, int]:
 
 def _replace_state(config: Config, admin: AdminClient, planned: StartOver) -> None:
     topic, partition = planned.topic, planned.partition
+    if planned.series.known:
+        # The owner goes on meanwhile.
+        DoubtFinder(config, topic, partition, admin).wait_for_log()
     producer = fenced_producer(config, admin, topic, partition)
     write_fresh(config, admin, topic, partition, producer, state_keys(config, topic, partition, admin))
 

@@ -228,8 +228,8 @@ class GroupMember:
         if not self._in_question:
             return
         self._inquiry += 1
-        self._ask_again_s = self._clock.running_s() + ASK_AGAIN_AFTER_S
         offsets = self._offsets_kept({each.partition for each in self._in_question})
+        self._ask_again_s = self._clock.running_s() + ASK_AGAIN_AFTER_S
         if offsets:
             asks = f"{INQUIRY}{self._inquiry}"
             self._commit([TopicPartition(*place, offset, metadata=asks) for place, offset in offsets.items()])

@@ -30,6 +30,9 @@ from snapshots.state.state import StoredState
 SETTLED_WITHIN_S: Final = 10.0
 """Longest time that a take-over waits for a settled state before it reports and begins anew."""
 
+LOG_SETTLED_WITHIN_S: Final = 120.0
+"""Longest wait for transactions of producers on a delay topic; Flink has some of a minute open between checkpoints."""
+
 READ_WITHIN_S: Final = 1.5
 """Longest time that a look waits for the first records of open transactions; a record that is not read leaves a doubt.
 """
@@ -94,7 +97,7 @@ class DoubtFinder:
         Raise NotYetError where a transaction stays open. Only the owner writes there, and it has been fenced: without
         the end, the router would read an earlier state.
         """
-        self._wait_for((self._topic.state, self._partition), "nothing is released before it ends")
+        self._wait_for((self._topic.state, self._partition), SETTLED_WITHIN_S, "nothing is released before it ends")
 
     def wait_for_log(self) -> None:
         """Wait until the delay partition is settled up to its current end.
@@ -102,10 +105,10 @@ class DoubtFinder:
         Raise NotYetError where a transaction stays open. The pending occurrences of recurring schedules lie at the end.
         """
         at_risk = "recurring schedules whose pending occurrence lies behind it would go on twice"
-        self._wait_for((self._topic.name, self._partition), at_risk)
+        self._wait_for((self._topic.name, self._partition), LOG_SETTLED_WITHIN_S, at_risk)
 
-    def _wait_for(self, place: Place, why: str) -> None:
-        if not self._settles_within(place, SETTLED_WITHIN_S):
+    def _wait_for(self, place: Place, seconds: float, why: str) -> None:
+        if not self._settles_within(place, seconds):
             name, partition = place
             raise NotYetError(
                 f"an open transaction hides the end of {name}/{partition} from offset {self.ends_of(place).settled} on,"

@@ -22,8 +22,6 @@ from snapshots.state.state import StoredState, fold_state
 
 IDS_REMEDY = "nothing is lost: the router reads these ids from the delay topic or the segments, which takes longer"
 
-REBUILT = "a job made this bucket after the state was lost, so the delay topic alone does not tell what is pending: "
-
 
 class Damage(NamedTuple):
     """A damaged record, named with its place, the reason, and the remedy."""
@@ -174,15 +172,21 @@ class BucketJudge:
         return Damage(f"{part} of bucket {manifest.bucket_id} ({at})", why, remedy)
 
     def _made_good(self, manifest: Manifest) -> str:
-        is_restored = manifest.segments_from < self.pending.state.progress.restored_to
-        if self.log_start <= manifest.segments_from and not is_restored:
+        lost = (
+            f"restore {self.place.topic.snapshots}, or go on without the lost records, and release all records in the"
+            f" delay topic again: {self.place.start_over}"
+        )
+        if self.log_start > manifest.segments_from:
+            return lost
+        offsets = f"{manifest.segments_from} to {manifest.to_offset - 1}"
+        if manifest.segments_from < self.pending.state.progress.restored_to:
             return (
-                "nothing is lost: the router makes the segment good from the delay topic, as long as that holds offsets"
-                f" {manifest.segments_from} to {manifest.to_offset - 1}"
+                "a job made this bucket after the state was lost: the router makes the segment good if offsets"
+                f" {offsets} of the delay topic hold no other records of its time; if it refuses the partition: {lost}"
             )
         return (
-            f"{REBUILT if is_restored else ''}restore {self.place.topic.snapshots}, or go on without the lost records,"
-            f" and release all records in the delay topic again: {self.place.start_over}"
+            "nothing is lost: the router makes the segment good from the delay topic, as long as that holds offsets"
+            f" {offsets}"
         )
 
     def _gone(self, manifest: Manifest, columns: Columns) -> int:

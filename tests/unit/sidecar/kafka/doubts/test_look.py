@@ -90,6 +90,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     monkeypatch.setattr(look, "visible_settings", made.settings)
     monkeypatch.setattr(look, "_first_epochs", made.first)
     monkeypatch.setattr(look, "SETTLED_WITHIN_S", 0.05)
+    monkeypatch.setattr(look, "LOG_SETTLED_WITHIN_S", 0.05)
     return made
 
 
@@ -236,6 +237,13 @@ def test_the_state_is_waited_for_whoever_has_it_open(brokers: Brokers, cluster: 
     brokers.silent.add(STATE)
     with pytest.raises(NotYetError, match="gives no answer"):
         cluster.wait_for_state()
+
+
+def test_the_log_is_waited_for_where_schedules_recur(brokers: Brokers, cluster: DoubtFinder) -> None:
+    cluster.wait_for_log()
+    brokers.ends["d", 0] = PlaceEnds(5, 9, 3)
+    with pytest.raises(NotYetError, match=r"hides the end of d/0 from offset 5 on, and recurring schedules"):
+        cluster.wait_for_log()
 
 
 def test_partitions_that_look_together_hear_of_their_own_places_alone(

@@ -84,8 +84,8 @@ def test_a_missing_and_a_garbled_segment_are_damaged() -> None:
 def test_the_delay_topic_does_not_make_a_bucket_of_a_rebuild_good() -> None:
     damage = found(WHOLE, None, progress=PROGRESS._replace(restored_to=11))
     assert damage is not None
-    assert damage.remedy.startswith("a job made this bucket after the state was lost, ")
-    assert "restore d.delay-snapshots" in damage.remedy
+    assert damage.remedy.startswith("a job made this bucket after the state was lost: ")
+    assert "if it refuses the partition: restore d.delay-snapshots" in damage.remedy
 
 
 @pytest.mark.parametrize(
