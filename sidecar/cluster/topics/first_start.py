@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from sidecar.cluster.topics.findings import Finding, error, warn
@@ -38,6 +38,10 @@ COMMITTED_WITHIN_S: Final = 10.0
 """Twice the time after which a router commits the offset of a partition whose first record it has read."""
 
 PAUSE_S: Final = 0.5
+
+_COORDINATOR_MOVES: Final = frozenset(
+    {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
+)
 
 
 def begin(
@@ -99,15 +103,28 @@ def _write(config: Config, admin: AdminClient, topic: DelayTopicConfig, partitio
 
 def _known_to_group(config: Config, topic: DelayTopicConfig, partitions: set[int]) -> dict[int, int]:
     """Return the partitions for which the group has committed an offset, with that offset."""
+    asked = [TopicPartition(topic.name, each) for each in sorted(partitions)]
     consumer = clients.state_reader(config)
     try:
-        found = consumer.committed([TopicPartition(topic.name, each) for each in sorted(partitions)], REQUEST_TIMEOUT_S)
+        found = _committed(consumer, asked)
     finally:
         consumer.close()
     for each in found:
         if each.error is not None:
             raise KafkaException(each.error)
     return {each.partition: each.offset for each in found if each.offset > 0}
+
+
+def _committed(consumer: Consumer, asked: list[TopicPartition]) -> list[TopicPartition]:
+    """Ask for the offsets of the group, again while its coordinator is not there yet, as on a new cluster."""
+    until_s = time.monotonic() + COMMITTED_WITHIN_S
+    while True:
+        try:
+            return consumer.committed(asked, REQUEST_TIMEOUT_S)
+        except KafkaException as exception:
+            if error_of(exception).code() not in _COORDINATOR_MOVES or time.monotonic() > until_s:
+                raise
+        time.sleep(PAUSE_S)
 
 
 def _is_served(config: Config, admin: AdminClient, topic: DelayTopicConfig, partitions: Iterable[int]) -> bool:
