@@ -124,7 +124,7 @@ def test_a_token_that_was_signed_in_the_future_is_signed_anew() -> None:
     # The clock was an hour ahead, and is set back.
     now_s -= 3_600
     assert shared("") == shared("") == ("token 2", now_s + LIFE_S)
-    # Set back by less than what has passed since, it still is after the signing.
+    # A clock that is set back by less than the time since the signing still reads later than the signing.
     now_s += 100
     assert shared("")[0] == "token 2"
     now_s -= 99
