@@ -29,8 +29,9 @@ from index.protocol.headers import (
 )
 
 AT_ONCE: Final = 0
-_SOURCE_PARTS: Final = 3
 """Due time of a record that names none."""
+
+_SOURCE_PARTS: Final = 3
 
 UNREADABLE: Final = -1
 """Due time of a record whose schedule cannot be read here; it should have been rejected."""

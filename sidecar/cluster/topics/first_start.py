@@ -33,9 +33,10 @@ from sidecar.config.model import Config
 from sidecar.kafka.client import clients
 from sidecar.kafka.client.admin import REQUEST_TIMEOUT_S, TopicFacts, uncommitted_end
 from sidecar.kafka.client.errors import Verdict, classify, error_of
+from sidecar.kafka.client.membership import COMMIT_EVERY_S
 
-COMMITTED_WITHIN_S: Final = 10.0
-"""Twice the time after which a router commits the offset of a partition whose first record it has read."""
+COMMITTED_WITHIN_S: Final = 2 * COMMIT_EVERY_S
+"""Longest wait for an offset of the group: until a router has committed the first one, or a coordinator is there."""
 
 PAUSE_S: Final = 0.5
 

@@ -213,9 +213,10 @@ def write_fresh(
     start, _ = log_range(admin, topic.name, partition)
     key = kept_key(config, topic, partition, admin)
     progress = start_of(start)._replace(series_key=key)
-    # No owner can append another occurrence any more: the producer has fenced it.
+    finder = DoubtFinder(config, topic, partition, admin)
     if key:
-        DoubtFinder(config, topic, partition, admin).wait_for_log()
+        # No owner can append another occurrence any more: the producer has fenced it.
+        finder.wait_for_log()
     series = series_of(config, topic, partition, admin, key)
     transit = series.transit(start)
     gone = [*mask_records(series.mask), *(encode_transit(*lot) for lot in transit.items())]
@@ -228,7 +229,7 @@ def write_fresh(
         _produce(producer, topic.state, partition, key, value)
     producer.commit_transaction()
     # A coordinator answers a commit before its control record is written.
-    DoubtFinder(config, topic, partition, admin).wait_for_state()
+    finder.wait_for_state()
 
 
 def _produce(producer: Producer, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
