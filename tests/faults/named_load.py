@@ -33,7 +33,8 @@ RECURRING: Final[dict[str, Any]] = {"recurring": True, "min_period": "100ms"}
 class NamedLoad(Load):
     """Schedules with ids, controls, records without either, and sometimes a series.
 
-    Ids are few, so that most controls find a pending schedule. Further partitions only get records without ids.
+    Ids are few, so that most controls find a pending schedule. Controls cancel only every other series. Further
+    partitions only get records without ids.
     """
 
     def __init__(self, stage: Stage, delay: str, rng: Random, partitions: int = 1) -> None:
@@ -56,7 +57,8 @@ class NamedLoad(Load):
             case 4:
                 self._produce(number, ("deliver-id", name), ("deliver-replace", b"true"), after)
             case 5 if number > RECORDS_BETWEEN_SERIES:
-                begun = rng.randrange(1, number, RECORDS_BETWEEN_SERIES)
+                # A short load with cancels of each series would show none.
+                begun = rng.randrange(1, number, 2 * RECORDS_BETWEEN_SERIES)
                 self._produce(number, (CANCEL, b"series-%d" % begun))
             case _:
                 self._produce(number, ("deliver-id", name), after)
