@@ -1,7 +1,7 @@
 """Schedule a record with confluent-kafka, another one, and cancel that: python delayed.py SERVERS DELAY_TOPIC."""
 
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from confluent_kafka import Producer
 from delay_router_client import cancel, deliver
@@ -9,9 +9,9 @@ from delay_router_client import cancel, deliver
 
 def main(servers: str, delay_topic: str) -> None:
     """Send one record that is due in two seconds, and one that is cancelled before it is due."""
-    producer = Producer({"bootstrap.servers": servers, "partitioner": "murmur2_random"})
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "partitioner": "murmur2_random"})
     headers = deliver(
-        at=datetime.now(UTC) + timedelta(seconds=2),
+        at=datetime.now().astimezone() + timedelta(seconds=2),
         deliver_id="order-42",
         max_delay=timedelta(days=7),  # that of the delay topic: too long a delay is an error here, before it is sent
     )
