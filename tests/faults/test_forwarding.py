@@ -78,7 +78,16 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
+OF_MAKE_FAULTS = {"abort", "same-target-commit-lane", "rejected-commit", "receipts-abort"}
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        pytest.param(variant, id=name, marks=[pytest.mark.slow] if name in OF_MAKE_FAULTS else [])
+        for name, variant in VARIANTS.items()
+    ],
+)
 def test_a_copy_is_nobodys_but_the_application_that_wrote_it(variant: Variant, stage: ForwardingStage) -> None:
     scene = Scene.make(stage, variant.lanes)
     source = scene.out if variant.read == "out" else f"{scene.delay}.{variant.read}"
@@ -123,7 +132,9 @@ def test_two_applications_and_the_router_write_to_one_target_in_turn(stage: Forw
         assert router.stop() == 0
 
 
-@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+@pytest.mark.parametrize(
+    "commit", [pytest.param(True, id="commit"), pytest.param(False, id="abort", marks=pytest.mark.slow)]
+)
 def test_a_copy_that_names_a_record_of_the_future(commit: bool, stage: ForwardingStage) -> None:
     """A topic of the same name in another cluster is ahead of this one, or the header is forged."""
     scene = Scene.make(stage)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
+from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from index.errors import ConfigError
@@ -370,22 +371,35 @@ class _InMemory(httpx.BaseTransport):
         return asyncio.run(answered())
 
 
+_APPLICATIONS: Final[dict[str, tuple[FakeOperations, Backend, FastAPI]]] = {}
+"""By the options in ``[admin]``. FastAPI takes a second to build one from its models."""
+
+
 class Api:
-    """The application within its guard, and the double behind it."""
+    """The application within its guard, and the double behind it.
+
+    Tests with the same options share one application, one after the other. What is behind it begins anew for each.
+    """
 
     def __init__(self, directory: Path, *, timeout_s: float = 20.0, **admin: Any) -> None:
         self.token_file = directory / "tokens"
         lines = ("# for tests", f"read {READ}", "", f"operate {OPERATE}", f"produce {PRODUCE}", f"read+payload {SEES}")
         self.token_file.write_text("\n".join((*lines, f"operate+payload {OPERATE_SEES}")))
         self.config = config(token_file=str(self.token_file), **admin)
-        self.operations = FakeOperations(self.config)
         self.now_s = 1_000.0
         self.pulse = FakePulse()
-        self.backend = Backend(self.config, self.operations, self.pulse, timeout_s=timeout_s)
+        options = repr(sorted(admin.items()))
+        if options not in _APPLICATIONS:
+            operations = FakeOperations(self.config)
+            backend = Backend(self.config, operations)
+            _APPLICATIONS[options] = (operations, backend, application(backend))
+        self.operations, self.backend, app = _APPLICATIONS[options]
+        FakeOperations.__init__(self.operations, self.config)
+        Backend.__init__(self.backend, self.config, self.operations, self.pulse, timeout_s=timeout_s)
         self.tokens = TokenFile(self.token_file, lambda: self.now_s)
         pace = Pace(lambda: self.now_s)
         files = page_files() if self.config.admin.page else NO_FILES
-        self.app: ASGIApp = Guard(application(self.backend), self.config.admin, self.tokens, pace, files)
+        self.app: ASGIApp = Guard(app, self.config.admin, self.tokens, pace, files)
 
     def client(self, token: str = "") -> httpx.Client:
         headers = bearer(token) if token else {}
