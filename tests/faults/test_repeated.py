@@ -38,14 +38,14 @@ COMMITS_UNDER_CUTS = 10
 REDRIVEN = 60
 ROWS = 60
 EVERY_MOMENT = tuple(Moment)
+IN_TRANSACTION = EVERY_MOMENT[:-1]
+QUICK_MOMENTS = (Moment.AFTER_ADD_PARTITIONS, Moment.BEFORE_END)
 
 LONG = [pytest.mark.slow, pytest.mark.timeout(1_800)]
-REPEATED_MOMENTS = [
-    pytest.param(Moment.BEFORE_ADD_PARTITIONS, marks=pytest.mark.slow),
-    Moment.AFTER_ADD_PARTITIONS,
-    pytest.param(Moment.AFTER_PRODUCE, marks=pytest.mark.slow),
-    Moment.BEFORE_END,
-]
+FOR_EACH_MOMENT = pytest.mark.parametrize(
+    "moment",
+    [pytest.param(each, marks=() if each in QUICK_MOMENTS else pytest.mark.slow) for each in IN_TRANSACTION],
+)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_router_is_killed_while_its_endtxn_is_on_its_way(
             router.kill()
             router.start()
             router.wait_ready()
-            proxy.stray(ApiKey.END_TXN, rng.choice(EVERY_MOMENT[:-1]))
+            proxy.stray(ApiKey.END_TXN, rng.choice(IN_TRANSACTION))
             _wait_effect(proxy, "kept END_TXN", number)
             router.kill()
             router.start()
@@ -177,7 +177,7 @@ def test_a_router_whose_connections_are_cut_all_the_time_makes_progress(
     assert proxy.effects["cut"] >= COMMITS_UNDER_CUTS, proxy.effects
 
 
-@pytest.mark.parametrize("moment", REPEATED_MOMENTS)
+@FOR_EACH_MOMENT
 def test_a_redrive_whose_endtxn_comes_late_drives_each_record_once(
     moment: Moment, one_node: Proxied, lone: FaultStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,7 +200,7 @@ def test_a_redrive_whose_endtxn_comes_late_drives_each_record_once(
     assert (proxy.effects["delivered END_TXN"], proxy.effects["accepted END_TXN"]) == (1, 0), proxy.effects
 
 
-@pytest.mark.parametrize("moment", REPEATED_MOMENTS)
+@FOR_EACH_MOMENT
 def test_a_table_is_written_once_though_an_endtxn_of_the_job_comes_late(
     moment: Moment, one_node: Proxied, lone: FaultStage
 ) -> None:

@@ -372,13 +372,14 @@ class _InMemory(httpx.BaseTransport):
 
 
 _APPLICATIONS: Final[dict[str, tuple[FakeOperations, Backend, FastAPI]]] = {}
-"""By the options in ``[admin]``. FastAPI takes a second to build one from its models."""
+"""Applications by the options in ``[admin]``: FastAPI takes a second to build one from its models."""
 
 
 class Api:
     """The application within its guard, and the double behind it.
 
-    Tests with the same options share one application, one after the other. What is behind it begins anew for each.
+    Tests with the same options share one application, one after the other. Each begins with new operations and with no
+    call under way.
     """
 
     def __init__(self, directory: Path, *, timeout_s: float = 20.0, **admin: Any) -> None:
@@ -394,6 +395,7 @@ class Api:
             backend = Backend(self.config, operations)
             _APPLICATIONS[options] = (operations, backend, application(backend))
         self.operations, self.backend, app = _APPLICATIONS[options]
+        # The routes of the application hold these two objects.
         FakeOperations.__init__(self.operations, self.config)
         Backend.__init__(self.backend, self.config, self.operations, self.pulse, timeout_s=timeout_s)
         self.tokens = TokenFile(self.token_file, lambda: self.now_s)

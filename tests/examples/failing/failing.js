@@ -4,7 +4,7 @@ const { Kafka } = require('kafkajs')
 const [servers, topic, offset] = process.argv.slice(2)
 const kafka = new Kafka({ brokers: servers.split(',') })
 const consumer = kafka.consumer({ groupId: `failing-${process.pid}` })
-const producer = kafka.producer()
+const producer = kafka.producer({ idempotent: true })
 
 async function handle(message) {
   throw new Error(`the database is away: ${message.key}`)

@@ -6,7 +6,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 servers, topic, offset = sys.argv[1:]
 consumer = Consumer({"bootstrap.servers": servers, "group.id": "failing", "enable.auto.commit": False})
-producer = Producer({"bootstrap.servers": servers})
+producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
 
 
 def handle(message: Message) -> None:

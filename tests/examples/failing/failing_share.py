@@ -7,7 +7,7 @@ from confluent_kafka import Message, Producer, ShareConsumer
 servers, topic, offset = sys.argv[1:]
 settings = {"group.id": "failing-share", "share.acknowledgement.mode": "explicit"}
 consumer = ShareConsumer({"bootstrap.servers": servers, **settings})
-producer = Producer({"bootstrap.servers": servers})
+producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
 failed: list[int] = []
 
 
