@@ -161,6 +161,15 @@ def writers_in(records: Iterable[tuple[bytes | None, bytes | None]]) -> Writers:
     return Writers(lane, claimed | _named_by(inventory))
 
 
+def names_writer(records: Iterable[tuple[bytes | None, bytes | None]]) -> bool:
+    """Return whether the progress can be read. Otherwise a lane may write that the state does not name."""
+    try:
+        _decode_progress(dict(records).get(PROGRESS_KEY) or b"")
+    except FormatError:
+        return False
+    return True
+
+
 def _named_by(inventory: Inventory | None) -> frozenset[str]:
     """Return the group of the last owner, whose claim may have been removed with the beginning of the state."""
     return frozenset() if inventory is None or not inventory.group else frozenset([inventory.group])

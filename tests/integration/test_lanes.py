@@ -3,8 +3,10 @@
 from functools import partial
 from random import Random
 
+from confluent_kafka import OFFSET_END
+
 from tests.integration.scenario import Load, Stage, wait_until
-from tests.integration.stored_buckets import lanes
+from tests.integration.stored_buckets import lanes, truncate
 
 PARTITIONS = 4
 
@@ -48,3 +50,21 @@ def test_partitions_go_from_lanes_to_producers_of_their_own_and_back(stage: Stag
         load.finish()
         assert stage.settle().released_once > 0
         assert without.stop() == 0
+
+
+def test_a_partition_whose_lane_is_unknown_starts_over_once_the_routers_have_stopped(stage: Stage) -> None:
+    """Until then its owner would write on by a lane that nothing names, beside the next owner."""
+    delay = stage.delay(partitions=PARTITIONS, default_target=stage.target())
+    with stage.router(lanes=1) as router:
+        router.start_and_wait()
+        wait_until(lambda: "" not in _lanes(stage, delay), "every state names a lane")
+        truncate(stage, delay, OFFSET_END)
+        refused = router.command("start-over", f"{delay}/0", "--yes")
+        assert refused.returncode == 1
+        assert f"Group {stage.group_id} still has members (1): stop its routers" in refused.stderr
+        router.kill()
+        wait_until(lambda: router.command("start-over", f"{delay}/0", "--yes").returncode == 0, "the group is empty")
+        router.start_and_wait()
+        stage.send(delay, ("deliver-after", b"100"))
+        assert stage.settle().released_once == 1
+        assert router.stop() == 0

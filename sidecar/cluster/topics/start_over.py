@@ -11,6 +11,7 @@ The work takes one transaction under the partition's own transactional.id. The t
 partition, writes a tombstone for every key found in the state partition, and a fresh progress with the present rules.
 Claims of router groups stay: the command claims and fences as a take-over does (:mod:`sidecar.engine.ownership.lanes`),
 and the next owner removes the claims of other groups.
+A state that was lost names no lane. So with lanes the command refuses such a state while the group has members.
 Rejected: leaving the state empty. The group's offset would have to be removed too, for which librdkafka has no request,
 and after a crash between the two steps the partition would refuse to start as before.
 """
@@ -35,6 +36,7 @@ from sidecar.engine.ownership.lanes import end_former, settle
 from sidecar.kafka.client import clients
 from sidecar.kafka.client.admin import TopicFacts, log_range, parse_place, topic_facts
 from sidecar.kafka.client.errors import Verdict, classify, error_of
+from sidecar.kafka.client.group_view import member_count
 from sidecar.kafka.doubts.look import DoubtFinder
 from sidecar.kafka.reading.scan import read_settled
 from sidecar.kafka.writing.lanes import group_of
@@ -43,7 +45,7 @@ from snapshots.state.claim import CLAIM_PREFIX, claim_key, encode_claim
 from snapshots.state.inventory import Inventory
 from snapshots.state.lane import LaneName
 from snapshots.state.mask import mask_records
-from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress, writers_in
+from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress, names_writer, writers_in
 from snapshots.state.transit import encode_transit
 
 ATTEMPTS: Final = 3
@@ -96,14 +98,31 @@ def plan(config: Config, admin: AdminClient, place: str) -> StartOver:
 def start_over(config: Config, admin: AdminClient, planned: StartOver) -> None:
     """Replace the state.
 
-    Raise DelayRouterError when a running router keeps taking the partition back, and NotYetError when an open
-    transaction hides the end of the state (a key behind it would come back beside the new state) or, where schedules
-    recur, of the delay partition (the last occurrence of a series may lie behind it).
+    Raise DelayRouterError when a running router keeps taking the partition back, or may write by a lane that nothing
+    names any more. Raise NotYetError when an open transaction hides the end of the state (a key behind it would come
+    back beside the new state) or, where schedules recur, of the delay partition (the last occurrence of a series may
+    lie behind it).
     """
     reach.require_rights(config, admin, {planned.topic.state: ("Write",)})
+    _require_known_lane(config, admin, planned)
     if not done_unless_fenced(partial(_replace_state, config, admin, planned)):
         place = f"{planned.topic.name}/{planned.partition}"
         raise DelayRouterError(f"{place}: a running router takes the partition back; stop it and try again")
+
+
+def _require_known_lane(config: Config, admin: AdminClient, planned: StartOver) -> None:
+    """Raise DelayRouterError while a router runs that may write by a lane whose name was lost with the state."""
+    state, partition, group = planned.topic.state, planned.partition, config.router.group_id
+    if not config.router.lanes:
+        return
+    stored = read_settled(config, state, partition, admin)
+    is_known = names_writer((each.key, each.value) for each in stored)
+    if not is_known and (members := member_count(admin, group)):
+        raise DelayRouterError(
+            f"{planned.topic.name}/{partition}: {state} does not name the lane any more that writes the state, so a"
+            f" router that still writes there cannot be fenced. Group {group} still has members ({members}): stop its"
+            " routers, and run start-over again"
+        )
 
 
 def done_unless_fenced(write: Callable[[], None]) -> bool:

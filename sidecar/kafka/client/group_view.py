@@ -50,10 +50,21 @@ def view_group(admin: AdminClient, group_id: str) -> GroupView | None:
 
     Raise KafkaException if a broker does not answer.
     """
-    # The type hints of the package call every field None.
-    groups: list[Any] = admin.list_groups(group_id, timeout=REQUEST_TIMEOUT_S)
-    stable = [each for each in groups if each.state == STABLE]
+    stable = [each for each in _groups(admin, group_id) if each.state == STABLE]
     return GroupView({each.id: _member(each) for each in stable[0].members}) if stable else None
+
+
+def member_count(admin: AdminClient, group_id: str) -> int:
+    """Return the number of members of the group in any state, 0 if it does not exist or may not be described.
+
+    Raise KafkaException if a broker does not answer.
+    """
+    return sum(len(each.members) for each in _groups(admin, group_id))
+
+
+def _groups(admin: AdminClient, group_id: str) -> list[Any]:
+    # The type hints of the package call every field None.
+    return admin.list_groups(group_id, timeout=REQUEST_TIMEOUT_S)
 
 
 def _member(told: Any) -> ViewedMember:

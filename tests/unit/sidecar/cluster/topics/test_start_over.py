@@ -3,17 +3,21 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import NamedTuple, cast
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from index.errors import RefusedError
-from sidecar.cluster.topics import start_over
-from sidecar.cluster.topics.start_over import ATTEMPTS, done_unless_fenced
+from index.errors import DelayRouterError, RefusedError
+from index.named.series_in_log import SeriesInLog
+from index.pending.progress import start_of
+from sidecar.cluster.topics import reach, start_over
+from sidecar.cluster.topics.start_over import ATTEMPTS, StartOver, done_unless_fenced
 from sidecar.config.model import Config
 from sidecar.kafka.doubts.look import DoubtFinder
 from snapshots.state.claim import claim_key, encode_claim
+from snapshots.state.state import PROGRESS_KEY, encode_progress
 
 
 def failing(times: int, code: int) -> Callable[[], None]:
@@ -69,6 +73,16 @@ class StateTopic:
     def poll(self, _: float) -> None: ...
 
 
+def configured(**router: int) -> Config:
+    return Config.model_validate(
+        {
+            "kafka": {"bootstrap.servers": "b:9092"},
+            "router": {"group_id": "new", **router},
+            "delay_topics": [{"name": "d", "default_target": "out"}],
+        }
+    )
+
+
 @pytest.mark.parametrize(
     ("may_fence", "done"),
     [({"new.d.0", "old.d.0"}, ["new.d.0", "old.d.0", "claim", "old.d.0"]), ({"new.d.0"}, ["new.d.0"])],
@@ -81,16 +95,40 @@ def test_a_claim_is_written_behind_a_fence_of_the_other_group(
     monkeypatch.setattr(start_over, "_fencing", state.fence)
     monkeypatch.setattr(DoubtFinder, "wait_for_state", lambda _: None)
     monkeypatch.setattr(start_over, "read_settled", lambda *_: list(state.stored))
-    config = Config.model_validate(
-        {
-            "kafka": {"bootstrap.servers": "b:9092"},
-            "router": {"group_id": "new"},
-            "delay_topics": [{"name": "d", "default_target": "out"}],
-        }
-    )
+    config = configured()
     lacks = "routers of group old have served d/0, and group new may not fence them: this user may not Write"
     grant = "--operation Write --transactional-id old. --resource-pattern-type prefixed"
     denied = pytest.raises(RefusedError, match=f"{lacks} transactional id old.d.0.* to grant it: .* {grant}")
     with nullcontext() if "old.d.0" in may_fence else denied:
         start_over.fenced_producer(config, cast("AdminClient", None), config.delay_topics[0], 0)
     assert state.done == done
+
+
+PROGRESS = Stored(PROGRESS_KEY, encode_progress(start_of(0), "id"))
+DAMAGED = Stored(PROGRESS_KEY, b"damaged")
+
+
+@pytest.mark.parametrize(
+    ("stored", "lanes", "members", "is_refused"),
+    [
+        ([], 1, 2, True),
+        ([DAMAGED], 1, 2, True),
+        ([PROGRESS], 1, 2, False),
+        ([], 1, 0, False),
+        ([], 0, 2, False),
+    ],
+    ids=["lost", "damaged", "known", "stopped", "no lanes"],
+)
+def test_no_state_is_replaced_that_a_router_may_write_by_an_unknown_lane(
+    stored: list[Stored], lanes: int, members: int, monkeypatch: pytest.MonkeyPatch, *, is_refused: bool
+) -> None:
+    config, replace = configured(lanes=lanes), Mock()
+    monkeypatch.setattr(reach, "require_rights", Mock())
+    monkeypatch.setattr(start_over, "read_settled", lambda *_: stored)
+    monkeypatch.setattr(start_over, "member_count", lambda *_: members)
+    monkeypatch.setattr(start_over, "_replace_state", replace)
+    planned = StartOver(config.delay_topics[0], 0, 0, 0, len(stored), SeriesInLog())
+    refused = pytest.raises(DelayRouterError, match=r"d/0: .* Group new still has members \(2\): stop its routers")
+    with refused if is_refused else nullcontext():
+        start_over.start_over(config, cast("AdminClient", None), planned)
+    assert replace.called is not is_refused

@@ -4,7 +4,14 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
-from sidecar.kafka.client.group_view import GroupView, ViewedMember, parse_assignment, parse_subscription, view_group
+from sidecar.kafka.client.group_view import (
+    GroupView,
+    ViewedMember,
+    member_count,
+    parse_assignment,
+    parse_subscription,
+    view_group,
+)
 
 # The bytes that librdkafka 2.16 sent for two members of a group with one topic "t" of four partitions.
 TWO_OF_T = bytes.fromhex(
@@ -54,3 +61,10 @@ def test_a_group_that_is_about_to_assign_or_does_not_exist_is_not_viewed() -> No
     for answer in ([group("PreparingRebalance", first=TWO_OF_T)], [group("Empty")], []):
         admin.list_groups.return_value = answer
         assert view_group(admin, "g") is None
+
+
+def test_members_are_counted_in_every_state_of_a_group() -> None:
+    admin = Mock()
+    for answer, count in (([group("PreparingRebalance", first=NONE, second=NONE)], 2), ([group("Empty")], 0), ([], 0)):
+        admin.list_groups.return_value = answer
+        assert member_count(admin, "g") == count
