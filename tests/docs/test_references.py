@@ -20,8 +20,10 @@ from sidecar.http.api.application import PREFIX
 from sidecar.operations.sizing.capacity import (
     DUE_A_SECOND,
     INCOMING_A_SECOND,
+    MOST_PARTITIONS,
     OVERDUE_A_SECOND,
     PENDING_BYTES,
+    PROCESS_COMMITS,
     SCATTERED_BYTES,
 )
 from tests.docs import api_paths, capacity, log_events, reference
@@ -159,6 +161,8 @@ def test_the_tables_of_capacities_follow_from_the_formulas() -> None:
     for rate in (DUE_A_SECOND, INCOMING_A_SECOND, OVERDUE_A_SECOND):
         assert f"{rate:,}" in text
         assert f"{rate // 1_000} k/s" in measured
+    assert f"{PROCESS_COMMITS:,} to 1,600 commits a second fill the" in measured
+    assert f"\n| {MOST_PARTITIONS} | p50" in measured
     for size in (f"{SCATTERED_BYTES} B", f"{capacity.VALUE_BYTES} B"):
         assert size in text
         assert size in measured

@@ -52,6 +52,13 @@ BROKER_TRANSACTIONS: Final = (200, 1_000)
 """Least and most transactions a second that a broker on two cores took."""
 
 
+PROCESS_COMMITS: Final = 1_400
+"""Commits of partitions a second that fill a process with many partitions, each with few records."""
+
+MOST_PARTITIONS: Final = 300
+"""The largest number of partitions of a process that was measured."""
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
     """A steady load of one delay topic: as many records are due as come in; each counts as waiting ``delay_ms``."""
@@ -118,12 +125,13 @@ class BrokerTraffic:
 
 @dataclass(frozen=True, slots=True)
 class TransactionRates:
-    """Transactions and their markers a second, all partitions together.
+    """Commits of partitions, transactions and their markers a second, all partitions together.
 
     ``markers_s`` holds for a target with the partitions and keys of the delay topic, ``scattered_markers_s`` for a
     target with as many partitions whose keys are placed in another way.
     """
 
+    commits_s: int
     transactions_s: int
     markers_s: int
     scattered_markers_s: int
@@ -176,7 +184,7 @@ def plan(load: Load) -> CapacityPlan:
         lanes=lanes,
         threads=threads(at_most, lanes, load.brokers),
         connections=connections(at_most, lanes, load.brokers),
-        remarks=tuple(_remarks(load, count, lanes, transactions)),
+        remarks=tuple(_remarks(load, count, at_most, lanes, transactions)),
     )
 
 
@@ -277,12 +285,20 @@ def _transactions(load: Load, lanes: int) -> TransactionRates:
     transactions_s = min(commits_s, math.ceil(lanes / quick_s)) if lanes else commits_s
     targets = min(math.ceil(load.rate_s / transactions_s), load.partitions)
     # A transaction of a lane marks the state and the target of each partition that it commits.
-    return TransactionRates(transactions_s, 2 * commits_s, commits_s + targets * transactions_s)
+    return TransactionRates(commits_s, transactions_s, 2 * commits_s, commits_s + targets * transactions_s)
 
 
-def _remarks(load: Load, count: int, lanes: int, rates: TransactionRates) -> Iterator[str]:
+def _remarks(load: Load, count: int, at_most: int, lanes: int, rates: TransactionRates) -> Iterator[str]:
+    """Yield remarks; ``at_most`` is the number of partitions of a process while another one is away."""
     if load.partitions < count:
         yield f"a partition has one process: of {count} processes only {load.partitions} work, the others stand by"
+    if at_most > MOST_PARTITIONS:
+        yield f"no process with more than {MOST_PARTITIONS} partitions was measured: run more processes"
+    elif rates.commits_s * at_most > PROCESS_COMMITS * load.partitions:
+        yield (
+            f"a process commits for some {PROCESS_COMMITS:,} partitions a second, and {at_most} partitions ask for"
+            " more: records leave later, at p99 by some hundred milliseconds; have fewer partitions, or more processes"
+        )
     least, most = (each * load.brokers for each in BROKER_TRANSACTIONS)
     if rates.transactions_s > least and not lanes:
         yield (

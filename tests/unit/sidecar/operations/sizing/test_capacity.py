@@ -97,7 +97,7 @@ def test_transactions_share_what_is_due_together(
 def test_many_partitions_of_a_process_share_lanes() -> None:
     planned = plan(Load(5_000, 60_000, 200, 100, 30))
     assert (planned.lanes, planned.threads, planned.connections) == (2, threads(100, 2, 30), connections(100, 2, 30))
-    assert planned.transactions == TransactionRates(500, 10_000, 10_000)
+    assert planned.transactions == TransactionRates(5_000, 500, 10_000, 10_000)
     fewer = plan(Load(5_000, 60_000, 200, 99, 30))
     assert (fewer.lanes, fewer.threads, fewer.transactions.transactions_s) == (0, threads(99, 0, 30), 5_000)
 
@@ -107,8 +107,10 @@ def test_many_partitions_of_a_process_share_lanes() -> None:
     [
         (Load(100, 60_000, 200, 2, 3), []),
         (Load(100, 60_000, 200, 1, 3), ["of 2 processes only 1 work"]),
-        (Load(5_000, 60_000, 200, 100, 1), []),
-        (Load(5_000, 60_000, 200, 99, 1), ["take 200 to 1,000 transactions"]),
+        (Load(1_000, 60_000, 200, 100, 1), []),
+        (Load(5_000, 60_000, 200, 100, 1), ["100 partitions ask for more"]),
+        (Load(5_000, 60_000, 200, 99, 1), ["99 partitions ask for more", "take 200 to 1,000 transactions"]),
+        (Load(100, 60_000, 200, 301, 1), ["no process with more than 300 partitions"]),
         (Load(1_000, 60_000, 200, 4, 3), ["give the target as many partitions"]),
         (Load(100, 60_000, 600_000, 2, 3), ["larger than segment_bytes"]),
         (Load(100, 60_000, 2_000_000, 2, 3), ["raise max.message.bytes"]),
