@@ -61,7 +61,7 @@ test-upgrade: venv ## The last release under load, then this version, back (refu
 
 # The newest is that of sidecar/dev/local_kafka/pom.xml, on which everything else runs.
 VERSIONS ?= 3.9.1 4.0.0
-VERSION_TESTS = tests/integration/test_{init_check,send,release,rejections,crashes,buckets,policies,inquiries,secured}.py
+VERSION_TESTS = tests/integration/test_{init_check,send,release,rejections,crashes,buckets,policies,inquiries,secured,lanes}.py
 
 test-versions: venv ## What README promises, on older Kafkas (VERSIONS)
 	@for version in $(VERSIONS); do echo "Kafka $$version"; KAFKA_VERSION=$$version $(PYTEST) $(VERSION_TESTS) || exit; done
@@ -156,8 +156,8 @@ test-image: venv ## Build the image and run it as the demo runs the router, wher
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
 # The files in the order of the list: the longest first, so that no worker is left alone with it at the end.
-faults: venv ## Faults on real brokers, one and three: network, strangers, clocks, disks, 0.1.0 (45 minutes, two at a time)
-	@$(BIN)/python -m pytest --quiet $(SIDE_BY_SIDE) --no-loadscope-reorder -m '' tests/faults/test_lone_broker.py tests/faults
+faults: venv ## Faults on real brokers, one and three: network, strangers, clocks, disks, 0.1.0 (45 minutes, two at a time; LANES=1: all in lanes)
+	@$(if $(LANES),FAULTS_LANES=$(LANES)) $(BIN)/python -m pytest --quiet $(SIDE_BY_SIDE) --no-loadscope-reorder -m '' tests/faults/test_lone_broker.py tests/faults
 
 soak: venv ## Random faults under a steady load for MINUTES=5, then the audit (PARTITIONS=4, LANES=0: shared producers)
 	@$(BIN)/python -m tests.faults.soak $(or $(MINUTES),5) $(if $(PARTITIONS),--partitions $(PARTITIONS)) $(if $(LANES),--lanes $(LANES))

