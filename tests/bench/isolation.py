@@ -13,6 +13,7 @@ from tests.bench import growth, router, workload
 from tests.bench.context import Context
 from tests.bench.released import Lateness
 from tests.bench.results import BenchmarkFailed, Row
+from tests.support import kafka_tools
 
 PARTITIONS: Final = 10
 LANES: Final = 2
@@ -26,6 +27,10 @@ WARM_S: Final = 15
 SESSION_OVER_S: Final = 60
 OTHER_PER_S: Final = 2
 """Records for the second target, which partition 0 has beside its share."""
+
+QUOTA_BYTES_PER_S: Final = 1_000_000
+LARGE_BYTES: Final = 700_000
+"""Two such records a second exceed the quota of the one broker; the share of the other brokers stays below it."""
 
 DAMAGED_S: Final = 15
 """Time for a router to start that will not be ready, because the state of a partition is damaged."""
@@ -43,7 +48,8 @@ STRICT: Final = {"message.timestamp.before.max.ms": "600000"}
 class Trouble(NamedTuple):
     """A trouble of partition 0, or of the broker that alone has the second target; its row has the ``name``.
 
-    ``is_bare`` says that this broker has nothing else: it is away while all other topics are created.
+    ``is_bare`` says that this broker has nothing else: it is away while all other topics are created. ``is_limited``
+    says that the producers of the router have a quota, and that the records for the second target are large.
     """
 
     name: str
@@ -51,6 +57,7 @@ class Trouble(NamedTuple):
     uses_second: bool = False
     kills: bool = False
     is_bare: bool = False
+    is_limited: bool = False
     seals: bool = False
     loses_segments: bool = False
     partitions: int = PARTITIONS
@@ -68,6 +75,7 @@ TROUBLES: Final = (
     Trouble(
         "a broker is killed that has nothing but a target of one partition", uses_second=True, kills=True, is_bare=True
     ),
+    Trouble("one partition has more bytes than a quota of the producers allows", uses_second=True, is_limited=True),
 )
 
 
@@ -85,7 +93,7 @@ def isolation(context: Context) -> Iterator[Row]:
 def _measure(context: Context, kafka: Cluster, trouble: Trouble) -> Lateness:
     out, second = workload.name("out"), workload.name("second")
     node = kafka.nodes[-1]
-    settings = workload.APPEND_TIME if trouble.kills else STRICT
+    settings = workload.APPEND_TIME if trouble.kills or trouble.is_limited else STRICT
     if trouble.is_bare:
         node.kill()
         _wait_for_brokers(kafka, len(kafka.nodes) - 1)
@@ -93,7 +101,12 @@ def _measure(context: Context, kafka: Cluster, trouble: Trouble) -> Lateness:
     topic = {"default_target": out, "allowed_targets": [second], "timestamp": "source"}
     if trouble.seals:
         topic |= {"seal_age": "1s"}
-    with router.prepared(kafka.bootstrap, trouble.partitions, topic=topic, router={"lanes": LANES}) as running:
+    group = workload.name("router")
+    setting = {"lanes": LANES, "group_id": group}
+    with router.prepared(kafka.bootstrap, trouble.partitions, topic=topic, router=setting) as running:
+        if trouble.is_limited:
+            limit = {"producer_byte_rate": QUOTA_BYTES_PER_S}
+            kafka_tools.configure(kafka.bootstrap, "clients", f"{group}-release", limit)
         _start(kafka, running, trouble)
         if trouble.is_bare:
             node.start()
@@ -107,7 +120,8 @@ def _measure(context: Context, kafka: Cluster, trouble: Trouble) -> Lateness:
         records = len(served) * PER_S * (WARM_S + seconds)
         growth.fill(context, running.delay_topic, out, [began_ms, last_ms], served, records)
         if trouble.uses_second:
-            _fill_second(context, running.delay_topic, second, [first_ms, last_ms], seconds * OTHER_PER_S)
+            value = context.random.randbytes(LARGE_BYTES) if trouble.is_limited else workload.VALUE
+            _fill_second(context, running.delay_topic, second, [first_ms, last_ms], seconds * OTHER_PER_S, value)
         workload.sleep_until(first_ms)
         if trouble.kills:
             node.kill()
@@ -154,10 +168,10 @@ def _lose_segments(kafka: Cluster, running: router.Router) -> None:
         raise BenchmarkFailed("partition 0 had no segment to lose")
 
 
-def _fill_second(context: Context, delay: str, second: str, between_ms: list[int], records: int) -> None:
+def _fill_second(context: Context, delay: str, second: str, between_ms: list[int], records: int, value: bytes) -> None:
     """Write records of partition 0 for the second target, too old for a target that refuses old ones."""
     producer = workload.ordered_producer(context.bootstrap, workload.FILL_LINGER_MS)
     for _ in range(records):
         headers = workload.headers(context.random.randint(*between_ms), second)
-        producer.produce(delay, workload.VALUE, None, 0, headers=headers, timestamp=workload.now_ms() - OLD_MS)
+        producer.produce(delay, value, None, 0, headers=headers, timestamp=workload.now_ms() - OLD_MS)
     workload.flush(producer)
