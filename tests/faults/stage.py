@@ -100,7 +100,7 @@ class FaultStage(Stage):
     def __init__(self, proxied: Proxied, directory: Path) -> None:
         super().__init__(proxied.cluster.bootstrap, directory)
         self.proxied = proxied
-        self._company: list[dict[str, Any]] = []
+        self._companies: list[dict[str, Any]] = []
         self.kafka = {**self.kafka, "topic.metadata.refresh.interval.ms": "5000"}
 
     def create(self, topics: Any) -> None:
@@ -112,15 +112,17 @@ class FaultStage(Stage):
     def router(self, name: str = "router", **options: Any) -> RouterProcess:
         """Return a router with short transactions, so that an abandoned one does not block readers for long."""
         through = {"bootstrap.servers": self.proxied.bootstrap}
-        return super().router(name, kafka=through, **{"transaction_timeout": "15s", "lanes": LANES, **options})
+        if LANES and "lanes" not in options:
+            options |= {"lanes": LANES, "beside": [self._company()]}
+        return super().router(name, kafka=through, **{"transaction_timeout": "15s", **options})
 
-    def company(self) -> list[dict[str, Any]]:
-        """Return a delay topic without records if routers use lanes, for which they need several partitions."""
-        if LANES and not self._company:
+    def _company(self) -> dict[str, Any]:
+        """Return a delay topic without records, for routers that need several partitions to use lanes."""
+        if not self._companies:
             self.targets.remove(target := self.target("beside"))
             delay = self.delay("company", COMPANY, default_target=target)
-            self._company.append(self.delays.pop(delay))
-        return self._company
+            self._companies.append(self.delays.pop(delay))
+        return self._companies[0]
 
     def offsets(self, topic: str) -> int:
         """Return the number of offsets in the log of a topic, with or without records."""

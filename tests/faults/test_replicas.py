@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from confluent_kafka import ElectionType
 
-from tests.faults.stage import SMALL_BUCKETS, FaultStage, Proxied, settled
+from tests.faults.stage import LANES, SMALL_BUCKETS, FaultStage, Proxied, settled
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import TIMEOUT_S, Load, now_ms, wait_until
 from tests.support import kafka_tools
@@ -100,7 +100,7 @@ def test_leaders_change_while_every_broker_runs(
         assert router.stop() == 0
 
 
-def _loaded(stage: FaultStage, rng: Random, lanes: int = 0) -> tuple[RouterProcess, Load, str]:
+def _loaded(stage: FaultStage, rng: Random, lanes: int = LANES) -> tuple[RouterProcess, Load, str]:
     out = stage.target("out", 3)
     delay = stage.delay("delay", 3, default_target=out, **SMALL_BUCKETS)
     load = Load(stage, [delay], rng, partitions=3, a_second=100, delays_ms=(0, 6_000))

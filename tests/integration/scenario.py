@@ -178,22 +178,20 @@ class Stage:
         successor = Producer({**self.kafka, "transactional.id": f"{self.group_id}.{delay}.{partition}"})
         successor.init_transactions(TIMEOUT_S)
 
-    def router(self, name: str = "router", *, only: Sequence[str] = (), **options: Any) -> RouterProcess:
+    def router(
+        self, name: str = "router", *, only: Sequence[str] = (), beside: Sequence[dict[str, Any]] = (), **options: Any
+    ) -> RouterProcess:
         """Return a router over all present delay topics, or ``only`` some; routers share a group.
 
-        ``options`` are keys of ``[router]``.
+        It has the delay topics ``beside``, too, which no audit sees. ``options`` are keys of ``[router]``.
         """
-        topics = [topic for name, topic in self.delays.items() if not only or name in only] + self.company()
+        topics = [*(topic for name, topic in self.delays.items() if not only or name in only), *beside]
         # With an instance id, a restart after a kill takes the partitions back at once; two of one group need their own
         # ids.
         options = {"group_id": self.group_id, "session_timeout": "3s", "instance_id": "one", **options}
         made = RouterProcess(self._directory / name, self.bootstrap, topics, **options)
         self._routers.append(made)
         return made
-
-    def company(self) -> list[dict[str, Any]]:
-        """Return the delay topics that every router has beside those of the test; no audit sees them."""
-        return []
 
     def print_logs(self) -> None:
         """Print the last lines of the routers' logs; pytest shows them with a failure."""
