@@ -7,7 +7,7 @@ of a topic without records, which share the lanes with the partitions of the tes
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,9 +112,12 @@ class FaultStage(Stage):
     def router(self, name: str = "router", **options: Any) -> RouterProcess:
         """Return a router with short transactions, so that an abandoned one does not block readers for long."""
         through = {"bootstrap.servers": self.proxied.bootstrap}
-        if LANES and "lanes" not in options:
-            options |= {"lanes": LANES, "beside": [self._company()]}
         return super().router(name, kafka=through, **{"transaction_timeout": "15s", **options})
+
+    def _over(self, topics: Sequence[Mapping[str, Any]], name: str, options: Mapping[str, Any]) -> RouterProcess:
+        if LANES and "lanes" not in options:
+            topics, options = [*topics, self._company()], {**options, "lanes": LANES}
+        return super()._over(topics, name, options)
 
     def _company(self) -> dict[str, Any]:
         """Return a delay topic without records, for routers that need several partitions to use lanes."""

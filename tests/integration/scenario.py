@@ -178,14 +178,15 @@ class Stage:
         successor = Producer({**self.kafka, "transactional.id": f"{self.group_id}.{delay}.{partition}"})
         successor.init_transactions(TIMEOUT_S)
 
-    def router(
-        self, name: str = "router", *, only: Sequence[str] = (), beside: Sequence[dict[str, Any]] = (), **options: Any
-    ) -> RouterProcess:
+    def router(self, name: str = "router", *, only: Sequence[str] = (), **options: Any) -> RouterProcess:
         """Return a router over all present delay topics, or ``only`` some; routers share a group.
 
-        It has the delay topics ``beside``, too, which no audit sees. ``options`` are keys of ``[router]``.
+        ``options`` are keys of ``[router]``.
         """
-        topics = [*(topic for name, topic in self.delays.items() if not only or name in only), *beside]
+        return self._over([topic for name, topic in self.delays.items() if not only or name in only], name, options)
+
+    def _over(self, topics: Sequence[Mapping[str, Any]], name: str, options: Mapping[str, Any]) -> RouterProcess:
+        """Return a router over these delay topics, which ``print_logs`` includes."""
         # With an instance id, a restart after a kill takes the partitions back at once; two of one group need their own
         # ids.
         options = {"group_id": self.group_id, "session_timeout": "3s", "instance_id": "one", **options}
