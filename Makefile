@@ -157,7 +157,7 @@ test-image: venv ## Build the image and run it as the demo runs the router, wher
 
 # The files in the order of the list: the longest first, so that no worker is left alone with it at the end.
 faults: venv ## Faults on real brokers, one and three: network, strangers, clocks, disks, 0.1.0 (45 minutes, two at a time; LANES=1: all in lanes)
-	@$(if $(LANES),FAULTS_LANES=$(LANES)) $(BIN)/python -m pytest --quiet $(SIDE_BY_SIDE) --no-loadscope-reorder -m '' tests/faults/test_lone_broker.py tests/faults
+	@$(if $(LANES),TEST_LANES=$(LANES)) $(BIN)/python -m pytest --quiet $(SIDE_BY_SIDE) --no-loadscope-reorder -m '' tests/faults/test_lone_broker.py tests/faults
 
 soak: venv ## Random faults under a steady load for MINUTES=5, then the audit (PARTITIONS=4, LANES=0: shared producers)
 	@$(BIN)/python -m tests.faults.soak $(or $(MINUTES),5) $(if $(PARTITIONS),--partitions $(PARTITIONS)) $(if $(LANES),--lanes $(LANES))

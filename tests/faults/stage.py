@@ -1,13 +1,7 @@
-"""Provides a cluster behind proxies, a stage on it, and the checks after every fault.
+"""Provides a cluster behind proxies, a stage on it, and the checks after every fault."""
 
-With ``FAULTS_LANES=1`` in the environment (``make faults LANES=1``) each router uses lanes, also in the tests of faults
-that have no form of their own for lanes. A router with few partitions has no use for lanes. So each one gets partitions
-of a topic without records, which share the lanes with the partitions of the test.
-"""
-
-import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,12 +31,6 @@ SMALL_BUCKETS: dict[str, Any] = {
     "segment_bytes": "16KiB",
 }
 """Small buckets keep seal, load, merge and removal going all the time, so that faults meet them."""
-
-LANES = int(os.environ.get("FAULTS_LANES", "0"))
-"""The number of lanes of routers for which a test names none."""
-
-COMPANY = 3
-"""Partitions beside those of the test: enough for lanes in each of two routers."""
 
 FENCED_S = 8.0
 """Longer than the session of a broker. One that comes back earlier tears transactions (tests.faults.early_restart)."""
@@ -100,7 +88,6 @@ class FaultStage(Stage):
     def __init__(self, proxied: Proxied, directory: Path) -> None:
         super().__init__(proxied.cluster.bootstrap, directory)
         self.proxied = proxied
-        self._companies: list[dict[str, Any]] = []
         self.kafka = {**self.kafka, "topic.metadata.refresh.interval.ms": "5000"}
 
     def create(self, topics: Any) -> None:
@@ -113,19 +100,6 @@ class FaultStage(Stage):
         """Return a router with short transactions, so that an abandoned one does not block readers for long."""
         through = {"bootstrap.servers": self.proxied.bootstrap}
         return super().router(name, kafka=through, **{"transaction_timeout": "15s", **options})
-
-    def _over(self, topics: Sequence[Mapping[str, Any]], name: str, options: Mapping[str, Any]) -> RouterProcess:
-        if LANES and "lanes" not in options:
-            topics, options = [*topics, self._company()], {**options, "lanes": LANES}
-        return super()._over(topics, name, options)
-
-    def _company(self) -> dict[str, Any]:
-        """Return a delay topic without records, for routers that need several partitions to use lanes."""
-        if not self._companies:
-            self.targets.remove(target := self.target("beside"))
-            delay = self.delay("company", COMPANY, default_target=target)
-            self._companies.append(self.delays.pop(delay))
-        return self._companies[0]
 
     def offsets(self, topic: str) -> int:
         """Return the number of offsets in the log of a topic, with or without records."""

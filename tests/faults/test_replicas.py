@@ -9,9 +9,9 @@ from random import Random
 import pytest
 from confluent_kafka import ElectionType
 
-from tests.faults.stage import LANES, SMALL_BUCKETS, FaultStage, Proxied, settled
+from tests.faults.stage import SMALL_BUCKETS, FaultStage, Proxied, settled
 from tests.integration.router_process import RouterProcess
-from tests.integration.scenario import TIMEOUT_S, Load, now_ms, wait_until
+from tests.integration.scenario import LANES, TIMEOUT_S, Load, now_ms, wait_until
 from tests.support import kafka_tools
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]

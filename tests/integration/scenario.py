@@ -9,9 +9,14 @@
         (record,) = stage.wait_records(out, 1)
 
 Every name begins with a random word of the stage. Targets have append times, so the broker's time proves "early".
+
+With ``TEST_LANES=1`` in the environment (``make faults LANES=1``) each router uses lanes, also in tests that have no
+form of their own for lanes. A router with few partitions has no use for lanes. So each one gets partitions of a topic
+without records, which share the lanes with the partitions of the test.
 """
 
 import json
+import os
 import secrets
 import threading
 import time
@@ -44,6 +49,12 @@ APPEND_TIME: Final = {"message.timestamp.type": "LogAppendTime"}
 CREATE_TIME: Final = {"message.timestamp.type": "CreateTime"}
 TIMEOUT_S: Final = 60.0
 """Far more than any expected wait takes, also on a busy machine."""
+
+LANES: Final = int(os.environ.get("TEST_LANES", "0"))
+"""The number of lanes of routers for which a test names none."""
+
+COMPANY: Final = 3
+"""Partitions beside those of the test: enough for lanes in each of two routers."""
 
 
 def now_ms() -> int:
@@ -85,6 +96,7 @@ class Stage:
         self.targets: list[str] = []
         self._directory = directory
         self._routers: list[RouterProcess] = []
+        self._companies: list[dict[str, Any]] = []
         self._producer = Producer(
             {**self.kafka, "linger.ms": 1, "partitioner": "murmur2_random", "message.max.bytes": 8_000_000}
         )
@@ -187,12 +199,22 @@ class Stage:
 
     def _over(self, topics: Sequence[Mapping[str, Any]], name: str, options: Mapping[str, Any]) -> RouterProcess:
         """Return a router over these delay topics, which ``print_logs`` includes."""
+        if LANES and "lanes" not in options:
+            topics, options = [*topics, self._company()], {**options, "lanes": LANES}
         # With an instance id, a restart after a kill takes the partitions back at once; two of one group need their own
         # ids.
         options = {"group_id": self.group_id, "session_timeout": "3s", "instance_id": "one", **options}
         made = RouterProcess(self._directory / name, self.bootstrap, topics, **options)
         self._routers.append(made)
         return made
+
+    def _company(self) -> dict[str, Any]:
+        """Return a delay topic without records, for routers that need several partitions to use lanes."""
+        if not self._companies:
+            self.targets.remove(target := self.target("beside"))
+            delay = self.delay("company", COMPANY, default_target=target)
+            self._companies.append(self.delays.pop(delay))
+        return self._companies[0]
 
     def print_logs(self) -> None:
         """Print the last lines of the routers' logs; pytest shows them with a failure."""
