@@ -137,10 +137,8 @@ def encode_progress(
 
 def series_key_of(value: bytes) -> bytes:
     """Return the key that signs occurrences, of the value of a ``progress`` record; empty where that has none."""
-    try:
-        return _decode_progress(value)[0].series_key
-    except FormatError:
-        return b""
+    decoded = _readable(value)
+    return b"" if decoded is None else decoded[0].series_key
 
 
 class Writers(NamedTuple):
@@ -154,20 +152,16 @@ def writers_in(records: Iterable[tuple[bytes | None, bytes | None]]) -> Writers:
     """Return the writers that a state partition names, whether the state can be trusted or not."""
     latest = dict(records)
     claimed = claimed_in([key for key, value in latest.items() if key is not None and value is not None])
-    try:
-        _, _, inventory, lane = _decode_progress(latest.get(PROGRESS_KEY) or b"")
-    except FormatError:
+    decoded = _readable(latest.get(PROGRESS_KEY))
+    if decoded is None:
         return Writers(None, claimed)
+    _, _, inventory, lane = decoded
     return Writers(lane, claimed | _named_by(inventory))
 
 
-def names_writer(records: Iterable[tuple[bytes | None, bytes | None]]) -> bool:
+def has_readable_progress(records: Iterable[tuple[bytes | None, bytes | None]]) -> bool:
     """Return whether the progress can be read. Otherwise a lane may write that the state does not name."""
-    try:
-        _decode_progress(dict(records).get(PROGRESS_KEY) or b"")
-    except FormatError:
-        return False
-    return True
+    return _readable(dict(records).get(PROGRESS_KEY)) is not None
 
 
 def _named_by(inventory: Inventory | None) -> frozenset[str]:
@@ -252,6 +246,14 @@ def _refuse_impossible(buckets: Sequence[Manifest], progress: Progress) -> None:
     for bucket_id, _ in progress.catching_up:
         if bucket_id not in ids:
             raise FormatError(f"bucket {bucket_id} is catching up by the progress, and is not there")
+
+
+def _readable(value: bytes | None) -> tuple[Progress, str, Inventory | None, LaneName | None] | None:
+    """Decode the value of a ``progress`` record; return None if there is none, or none that can be read."""
+    try:
+        return _decode_progress(value or b"")
+    except FormatError:
+        return None
 
 
 def _decode_progress(value: bytes) -> tuple[Progress, str, Inventory | None, LaneName | None]:

@@ -45,7 +45,14 @@ from snapshots.state.claim import CLAIM_PREFIX, claim_key, encode_claim
 from snapshots.state.inventory import Inventory
 from snapshots.state.lane import LaneName
 from snapshots.state.mask import mask_records
-from snapshots.state.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress, names_writer, writers_in
+from snapshots.state.state import (
+    PROGRESS_KEY,
+    RULES_KEY,
+    encode_history,
+    encode_progress,
+    has_readable_progress,
+    writers_in,
+)
 from snapshots.state.transit import encode_transit
 
 ATTEMPTS: Final = 3
@@ -116,7 +123,7 @@ def _require_known_lane(config: Config, admin: AdminClient, planned: StartOver) 
     if not config.router.lanes:
         return
     stored = read_settled(config, state, partition, admin)
-    is_known = names_writer((each.key, each.value) for each in stored)
+    is_known = has_readable_progress((each.key, each.value) for each in stored)
     if not is_known and (members := member_count(admin, group)):
         raise DelayRouterError(
             f"{planned.topic.name}/{partition}: {state} does not name the lane any more that writes the state, so a"
