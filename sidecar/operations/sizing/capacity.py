@@ -51,7 +51,6 @@ COMMIT_S: Final = 0.004
 BROKER_TRANSACTIONS: Final = (200, 1_000)
 """Least and most transactions a second that a broker on two cores took."""
 
-
 PROCESS_COMMITS: Final = 1_400
 """Commits of partitions a second that fill a process with many partitions, each with few records."""
 
@@ -125,16 +124,20 @@ class BrokerTraffic:
 
 @dataclass(frozen=True, slots=True)
 class TransactionRates:
-    """Commits of partitions, transactions and their markers a second, all partitions together.
+    """Transactions and their markers a second, all partitions together.
 
     ``markers_s`` holds for a target with the partitions and keys of the delay topic, ``scattered_markers_s`` for a
     target with as many partitions whose keys are placed in another way.
     """
 
-    commits_s: int
     transactions_s: int
     markers_s: int
     scattered_markers_s: int
+
+    @property
+    def commits_s(self) -> int:
+        """Commits of partitions, each of which marks the state and one partition of the target."""
+        return self.markers_s // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +288,7 @@ def _transactions(load: Load, lanes: int) -> TransactionRates:
     transactions_s = min(commits_s, math.ceil(lanes / quick_s)) if lanes else commits_s
     targets = min(math.ceil(load.rate_s / transactions_s), load.partitions)
     # A transaction of a lane marks the state and the target of each partition that it commits.
-    return TransactionRates(commits_s, transactions_s, 2 * commits_s, commits_s + targets * transactions_s)
+    return TransactionRates(transactions_s, 2 * commits_s, commits_s + targets * transactions_s)
 
 
 def _remarks(load: Load, count: int, at_most: int, lanes: int, rates: TransactionRates) -> Iterator[str]:

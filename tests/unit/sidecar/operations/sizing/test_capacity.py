@@ -97,7 +97,8 @@ def test_transactions_share_what_is_due_together(
 def test_many_partitions_of_a_process_share_lanes() -> None:
     planned = plan(Load(5_000, 60_000, 200, 100, 30))
     assert (planned.lanes, planned.threads, planned.connections) == (2, threads(100, 2, 30), connections(100, 2, 30))
-    assert planned.transactions == TransactionRates(5_000, 500, 10_000, 10_000)
+    assert planned.transactions == TransactionRates(500, 10_000, 10_000)
+    assert planned.transactions.commits_s == 5_000
     fewer = plan(Load(5_000, 60_000, 200, 99, 30))
     assert (fewer.lanes, fewer.threads, fewer.transactions.transactions_s) == (0, threads(99, 0, 30), 5_000)
 
