@@ -48,14 +48,16 @@ STRICT: Final = {"message.timestamp.before.max.ms": "600000"}
 class Trouble(NamedTuple):
     """A trouble of partition 0, or of the broker that alone has the second target; its row has the ``name``.
 
-    ``is_bare`` says that this broker has nothing else: it is away while all other topics are created. ``is_limited``
-    says that the producers of the router have a quota, and that the records for the second target are large.
+    ``refuses`` says that the second target takes no old records. ``is_bare`` says that this broker has nothing else: it
+    is away while all other topics are created. ``is_limited`` says that the producers of the router have a quota, and
+    that the records for the second target are large.
     """
 
     name: str
     is_damaged: bool = False
     uses_second: bool = False
     kills: bool = False
+    refuses: bool = False
     is_bare: bool = False
     is_limited: bool = False
     seals: bool = False
@@ -65,8 +67,8 @@ class Trouble(NamedTuple):
 
 TROUBLES: Final = (
     Trouble("no trouble"),
-    Trouble("a broker refuses records of one partition", uses_second=True),
-    Trouble("a broker refuses records of one partition", uses_second=True, partitions=100),
+    Trouble("a broker refuses records of one partition", uses_second=True, refuses=True),
+    Trouble("a broker refuses records of one partition", uses_second=True, refuses=True, partitions=100),
     Trouble("the state of one partition is damaged", is_damaged=True),
     Trouble("no trouble, and a seal a second", seals=True),
     Trouble("a seal a second, and all segments of one partition are lost", seals=True, loses_segments=True),
@@ -93,7 +95,7 @@ def isolation(context: Context) -> Iterator[Row]:
 def _measure(context: Context, kafka: Cluster, trouble: Trouble) -> Lateness:
     out, second = workload.name("out"), workload.name("second")
     node = kafka.nodes[-1]
-    settings = workload.APPEND_TIME if trouble.kills or trouble.is_limited else STRICT
+    settings = STRICT if trouble.refuses else workload.APPEND_TIME
     if trouble.is_bare:
         node.kill()
         _wait_for_brokers(kafka, len(kafka.nodes) - 1)
@@ -102,11 +104,10 @@ def _measure(context: Context, kafka: Cluster, trouble: Trouble) -> Lateness:
     if trouble.seals:
         topic |= {"seal_age": "1s"}
     group = workload.name("router")
-    setting = {"lanes": LANES, "group_id": group}
-    with router.prepared(kafka.bootstrap, trouble.partitions, topic=topic, router=setting) as running:
+    shared = {"lanes": LANES, "group_id": group}
+    with router.prepared(kafka.bootstrap, trouble.partitions, topic=topic, router=shared) as running:
         if trouble.is_limited:
-            limit = {"producer_byte_rate": QUOTA_BYTES_PER_S}
-            kafka_tools.configure(kafka.bootstrap, "clients", f"{group}-release", limit)
+            kafka_tools.limit_producers(kafka.bootstrap, group, QUOTA_BYTES_PER_S)
         _start(kafka, running, trouble)
         if trouble.is_bare:
             node.start()

@@ -24,8 +24,7 @@ def test_a_burst_under_a_quota_leaves_without_being_written_again_and_again(lane
     delay = lone.delay("delay", 1 + lanes, default_target=out)
     with lone.router(transaction_timeout="60s", lanes=lanes) as router:
         router.start_and_wait()
-        limit = {"producer_byte_rate": BYTES_A_SECOND}
-        kafka_tools.configure(lone.bootstrap, "clients", f"{lone.group_id}-release", limit)
+        kafka_tools.limit_producers(lone.bootstrap, lone.group_id, BYTES_A_SECOND)
         due_ms = now_ms() + 4_000
         for number in range(RECORDS):
             lone.post(

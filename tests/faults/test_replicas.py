@@ -101,6 +101,7 @@ def test_leaders_change_while_every_broker_runs(
 
 
 def _loaded(stage: FaultStage, rng: Random, lanes: int = LANES) -> tuple[RouterProcess, Load, str]:
+    # Three partitions use lanes by themselves; partitions without records would not be held.
     out = stage.target("out", 3)
     delay = stage.delay("delay", 3, default_target=out, **SMALL_BUCKETS)
     load = Load(stage, [delay], rng, partitions=3, a_second=100, delays_ms=(0, 6_000))

@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Self
@@ -96,7 +97,6 @@ class Stage:
         self.targets: list[str] = []
         self._directory = directory
         self._routers: list[RouterProcess] = []
-        self._companies: list[dict[str, Any]] = []
         self._producer = Producer(
             {**self.kafka, "linger.ms": 1, "partitioner": "murmur2_random", "message.max.bytes": 8_000_000}
         )
@@ -195,12 +195,10 @@ class Stage:
 
         ``options`` are keys of ``[router]``.
         """
-        return self._over([topic for name, topic in self.delays.items() if not only or name in only], name, options)
-
-    def _over(self, topics: Sequence[Mapping[str, Any]], name: str, options: Mapping[str, Any]) -> RouterProcess:
-        """Return a router over these delay topics, which ``print_logs`` includes."""
+        topics = [topic for name, topic in self.delays.items() if not only or name in only]
         if LANES and "lanes" not in options:
-            topics, options = [*topics, self._company()], {**options, "lanes": LANES}
+            topics.append(self._company)
+            options["lanes"] = LANES
         # With an instance id, a restart after a kill takes the partitions back at once; two of one group need their own
         # ids.
         options = {"group_id": self.group_id, "session_timeout": "3s", "instance_id": "one", **options}
@@ -208,13 +206,11 @@ class Stage:
         self._routers.append(made)
         return made
 
+    @cached_property
     def _company(self) -> dict[str, Any]:
-        """Return a delay topic without records, for routers that need several partitions to use lanes."""
-        if not self._companies:
-            self.targets.remove(target := self.target("beside"))
-            delay = self.delay("company", COMPANY, default_target=target)
-            self._companies.append(self.delays.pop(delay))
-        return self._companies[0]
+        """The delay topic without records, for routers that need several partitions to use lanes."""
+        self.targets.remove(target := self.target("beside"))
+        return self.delays.pop(self.delay("company", COMPANY, default_target=target))
 
     def print_logs(self) -> None:
         """Print the last lines of the routers' logs; pytest shows them with a failure."""

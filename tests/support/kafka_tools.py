@@ -44,6 +44,11 @@ def configure(bootstrap: str, kind: str, name: str, settings: Mapping[str, objec
     run(command, ["--bootstrap-server", bootstrap, "--alter", *whose, "--add-config", pairs])
 
 
+def limit_producers(bootstrap: str, group_id: str, bytes_a_second: int) -> None:
+    """Give the producers that release records for a group of routers this quota on each broker."""
+    configure(bootstrap, "clients", f"{group_id}-release", {"producer_byte_rate": bytes_a_second})
+
+
 def run(main_class: str, arguments: Sequence[str], stdin: str = "") -> str:
     """Run a tool to its end and return its output; AssertionError with the output when it failed."""
     call = command(main_class, *arguments)
