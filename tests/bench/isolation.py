@@ -29,8 +29,9 @@ OTHER_PER_S: Final = 2
 """Records for the second target, which partition 0 has beside its share."""
 
 QUOTA_BYTES_PER_S: Final = 1_000_000
-LARGE_BYTES: Final = 700_000
-"""Two such records a second exceed the quota of the one broker; the share of the other brokers stays below it."""
+LARGE_BYTES: Final = 70_000
+LARGE_PER_S: Final = 20
+"""So many large records exceed the quota of the one broker; the share of the other brokers stays below it."""
 
 DAMAGED_S: Final = 15
 """Time for a router to start that will not be ready, because the state of a partition is damaged."""
@@ -122,14 +123,15 @@ def _measure(context: Context, kafka: Cluster, trouble: Trouble) -> Lateness:
         growth.fill(context, running.delay_topic, out, [began_ms, last_ms], served, records)
         if trouble.uses_second:
             value = context.random.randbytes(LARGE_BYTES) if trouble.is_limited else workload.VALUE
-            _fill_second(context, running.delay_topic, second, [first_ms, last_ms], seconds * OTHER_PER_S, value)
+            per_s = LARGE_PER_S if trouble.is_limited else OTHER_PER_S
+            _fill_second(context, running.delay_topic, second, [first_ms, last_ms], seconds * per_s, value)
         workload.sleep_until(first_ms)
         if trouble.kills:
             node.kill()
         if trouble.loses_segments:
             _lose_segments(kafka, running)
         workload.sleep_until(last_ms)
-        return growth.read(context, out, records, first_ms)
+        return growth.read(context, out, records, first_ms, left_out=f"{running.delay_topic}/0")
 
 
 def _create(kafka: Cluster, topic: NewTopic) -> None:

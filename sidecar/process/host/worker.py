@@ -39,12 +39,13 @@ class Worker(threading.Thread):
         self._stopping = threading.Event()
         self.is_stopping = self._stopping.is_set
         self.doubt_topics = shared.topics_doubted.set
+        self._size = TransactionSize(MAX_BATCH_BYTES, router.transaction_timeout_ms / 1_000)
         self._throttling = Throttling(shared.clock, shared.metrics.throttled.labels(topic.name).inc, self._throttled)
         self.why_slow = self._throttling.why
         self.loop = ServingLoop(
             self._context,
             self,
-            TransactionSize(MAX_BATCH_BYTES, router.transaction_timeout_ms / 1_000),
+            self._size,
             router.batch_records,
             router.session_timeout_ms / 1_000,
             shared.config.bootstrap,
@@ -102,5 +103,6 @@ class Worker(threading.Thread):
 
     def _throttled(self, why: str) -> None:
         """Tell at once, in the middle of a transaction: brokers that throttle have answered."""
+        self._size.throttled(self._shared.clock.running_s())
         if self.status.state is PartitionState.ACTIVE:
             self.loop.told.tell(replace(self.status, why=why))

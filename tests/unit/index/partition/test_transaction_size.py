@@ -5,7 +5,14 @@ from random import Random
 
 import pytest
 
-from index.partition.transaction_size import AIM_S, FORGET_AFTER_S, START_BYTES, TransactionSize
+from index.partition.transaction_size import (
+    AIM_S,
+    FORGET_AFTER_S,
+    LEAST_BYTES,
+    START_BYTES,
+    UNDER_QUOTA,
+    TransactionSize,
+)
 
 MOST = 64 * 1_048_576
 TIMEOUT_S = 60.0
@@ -93,7 +100,7 @@ def test_what_is_small_goes_on_small_transactions_until_one_is_full(rng: Random)
 def test_it_grows_again_when_the_brokers_are_fast_again() -> None:
     brokers, size = Brokers(2_000, 0.01), TransactionSize(MOST, TIMEOUT_S)
     drained(brokers, size, [1_000] * 200)
-    assert size.limit_bytes(brokers.now_s) < 10_000
+    assert size.limit_bytes(brokers.now_s) <= LEAST_BYTES
     brokers.bytes_per_s = 50e6
     began_s = brokers.now_s
     drained(brokers, size, [1_000] * 50_000)
@@ -107,6 +114,30 @@ def test_a_hiccup_of_a_small_transaction_costs_a_few_more_of_them() -> None:
     for _ in range(2):
         size.committed(300, 0.005, 1_000.0)
     assert size.limit_bytes(1_000.0) == START_BYTES
+
+
+def test_a_backlog_of_a_few_bytes_leaves_in_one_transaction_however_long_the_brokers_hold_it_back() -> None:
+    """Another partition may use up the quota of the client."""
+    size = TransactionSize(MOST, TIMEOUT_S)
+    for _ in range(50):
+        size.throttled(1_000.0)
+        size.committed(300, 4.0, 1_000.0)
+        size.check()
+    assert size.limit_bytes(1_000.0) == LEAST_BYTES
+
+
+def test_transactions_take_a_part_of_the_time_while_a_quota_is_used_up() -> None:
+    brokers, size = Brokers(1_000_000, 0.02), TransactionSize(MOST, TIMEOUT_S)
+    size.throttled(brokers.now_s)
+    drained(brokers, size, [1_000] * 30_000)
+    size.throttled(brokers.now_s)
+    rate = size.carries(5_000_000, brokers.now_s), size.carries(20_000_000, brokers.now_s)
+    _, longest_s = drained(brokers, size, [1_000] * 30_000)
+    assert 0.5 < longest_s * UNDER_QUOTA / AIM_S < 1.5
+    assert rate == (True, False), "segments go by the speed of the brokers, as without a quota"
+    brokers.now_s += FORGET_AFTER_S
+    _, longest_s = drained(brokers, size, [1_000] * 30_000)
+    assert 0.5 < longest_s / AIM_S < 2.5
 
 
 def test_after_an_outage_it_is_back_within_some_twenty_transactions() -> None:
