@@ -87,12 +87,14 @@ class Runs(Generic[P]):
     """The form in which entries that wait for long are kept.
 
     ``waiting`` divides entries into entries that wait for long and the others, both in their old order. ``made`` makes
-    a run of entries in release order; it is called for the newest entries when there are ``enough`` of them. Entries
-    that do not wait for long are kept in chunks of 2**``chunk_bits`` ms.
+    a run of entries in release order; it is called for the newest entries when there are ``few`` of them. These runs
+    become one when they have ``enough`` entries together. Entries that do not wait for long are kept in chunks of
+    2**``chunk_bits`` ms.
     """
 
     waiting: Callable[[Sequence[Entry[P]]], tuple[Sequence[Entry[P]], Sequence[Entry[P]]]]
     made: Callable[[list[Entry[P]]], Run[P]]
+    few: int = 256
     enough: int = 2_500
     chunk_bits: int = CHUNK_BITS
 

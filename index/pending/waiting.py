@@ -1,9 +1,10 @@
 """Entries that wait for long, in runs: indexed by the million, and looked at again when they are sealed or due.
 
-New entries go into the *newest* run, a list, until it is long enough to become a run of columns
-(:class:`index.pending.run.Runs`). There are some dozens of runs, each in release order, so the next entries of all lie
-at their beginnings, and a piece is a slice of each. No piece is larger than asked for: neither releasing nor sealing
-may delay the entries that are due behind it.
+New entries go into the *newest* run, a list of a few entries. The list becomes a *young* run of columns
+(:class:`index.pending.run.Runs`), and young runs become one when they have enough entries together. So a process with
+hundreds of partitions has few entries as tuples, whose memory Python does not give back. There are some dozens of runs,
+each in release order, so the next entries of all lie at their beginnings, and a piece is a slice of each. No piece is
+larger than asked for: neither releasing nor sealing may delay the entries that are due behind it.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -45,8 +46,9 @@ class Waiting(Generic[P]):
     """
 
     def __init__(self, runs: Runs[P]) -> None:
-        self._made, self._enough = runs.made, runs.enough
+        self._made, self._few, self._enough = runs.made, runs.few, runs.enough
         self._older: list[Run[P]] = []
+        self._young: list[Run[P]] = []
         self._newest: ListRun[P] = ListRun([])
         self._count = 0
         self._first: Place | None = None
@@ -58,7 +60,7 @@ class Waiting(Generic[P]):
         """Add entries, in the order of their offsets; all of them are behind the entries that are here."""
         self._newest.add(entries)
         self._count += len(entries)
-        if len(self._newest) >= self._enough:
+        if len(self._newest) >= self._few:
             self._close_newest()
         self._look()
 
@@ -91,7 +93,8 @@ class Waiting(Generic[P]):
 
     def runs(self) -> list[Run[P]]:
         """Return all runs that are not empty; read-only."""
-        return [*self._older, self._newest] if len(self._newest) else [*self._older]
+        runs = [*self._older, *self._young]
+        return [*runs, self._newest] if len(self._newest) else runs
 
     def count_until(self, due_ms: int) -> int:
         """Count the entries due by then."""
@@ -158,7 +161,7 @@ class Waiting(Generic[P]):
     def take_all(self) -> list[Run[P]]:
         """Remove and return all entries, in runs of any order."""
         runs = self.runs()
-        self._older, self._newest, self._count, self._first = [], ListRun([]), 0, None
+        self._older, self._young, self._newest, self._count, self._first = [], [], ListRun([]), 0, None
         return runs
 
     def check(self) -> None:
@@ -172,11 +175,16 @@ class Waiting(Generic[P]):
 
     def _close_newest(self) -> None:
         if len(self._newest):
-            self._older.append(self._made(self._newest.entries))
+            self._young.append(self._made(self._newest.entries))
             self._newest = ListRun([])
+            if sum(map(len, self._young)) >= self._enough:
+                first, *others = self._young
+                self._older.append(first.merged_with(others) if others else first)
+                self._young = []
 
     def _look(self) -> None:
         self._older = [run for run in self._older if len(run)]
+        self._young = [run for run in self._young if len(run)]
         self._first = min([run.place(0) for run in self.runs()], default=None)
 
 

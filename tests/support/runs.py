@@ -26,8 +26,8 @@ def _waiting_of(entries: Sequence[Entry[Any]]) -> tuple[Sequence[Entry[Any]], Se
     return [each for each in entries if each[1] % 3], [each for each in entries if not each[1] % 3]
 
 
-SMALL_RUNS: Final[Runs[Any]] = Runs(_waiting_of, ListRun, enough=3)
-"""Two of three entries wait, in runs of three or more."""
+SMALL_RUNS: Final[Runs[Any]] = Runs(_waiting_of, ListRun, few=2, enough=5)
+"""Two of three entries wait, in young runs of two or more, and older ones of five or more."""
 
 
 def some_entries(rng: random.Random, count: int, payload: Callable[[int], P], spread: int) -> list[Entry[P]]:

@@ -10,8 +10,8 @@ from index.pending.waiting import Waiting
 from tests.support.runs import Unordered
 
 
-def runs(enough: int) -> Runs[Unordered]:
-    return Runs(lambda entries: (entries, ()), ListRun, enough)
+def runs(few: int, enough: int = 1) -> Runs[Unordered]:
+    return Runs(lambda entries: (entries, ()), ListRun, few, enough)
 
 
 def places(entries: Run[Unordered] | list[Entry[Unordered]]) -> list[Place]:
@@ -26,7 +26,7 @@ class Twin:
         # Due times range from all the same, over ascending with the offsets, to random.
         self.spread = rng.choice([0, 10, 1_000])
         self.step = rng.choice([0, 0, 20])
-        self.waiting: Waiting[Unordered] = Waiting(runs(rng.choice([1, 5, 40])))
+        self.waiting: Waiting[Unordered] = Waiting(runs(rng.choice([1, 5, 40]), rng.choice([1, 10, 100])))
         self.naive: list[Place] = []
         self.next_offset = 0
 
@@ -162,12 +162,24 @@ def test_columns_are_made_when_there_is_enough_for_them() -> None:
         made.append(len(entries))
         return ListRun(entries)
 
-    waiting: Waiting[Unordered] = Waiting(Runs(lambda entries: (entries, ()), remembered, 3))
+    waiting: Waiting[Unordered] = Waiting(Runs(lambda entries: (entries, ()), remembered, few=3))
     for offset in range(7):
         waiting.add([(offset, offset, Unordered())])
     assert made == [3, 3]
     assert [place for piece in waiting.pieces(100) for place in places(piece)] == [(n, n) for n in range(7)]
     assert made == [3, 3, 1]
+
+
+def test_young_runs_become_one_when_they_have_enough_together() -> None:
+    waiting: Waiting[Unordered] = Waiting(runs(few=3, enough=9))
+    lengths = []
+    for offset in range(21):
+        waiting.add([(100 - offset, offset, Unordered())])
+        waiting.check()
+        lengths.append([len(run) for run in waiting.runs()])
+    assert lengths[7] == [3, 3, 2]
+    assert lengths[8] == [9]
+    assert lengths[20] == [9, 9, 3]
 
 
 def test_what_lies_before_a_place_is_one_run() -> None:
