@@ -111,7 +111,6 @@ def test_kill_9_while_buckets_are_adopted_and_catch_up(
 def test_a_bucket_is_adopted_while_the_router_reads_on_and_releases(
     stage: Stage, rng: Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_ahead, "FETCH_RECORDS", 40)
     reads_on = Intake.fill
 
     def slowly(self: Intake, wait_s: float, max_bytes: int) -> Indexed:
@@ -120,7 +119,8 @@ def test_a_bucket_is_adopted_while_the_router_reads_on_and_releases(
 
     monkeypatch.setattr(Intake, "fill", slowly)
     # Otherwise all records are read ahead, and indexed in one go.
-    monkeypatch.setattr("sidecar.process.host.read_ahead.FETCH_RECORDS", 100)
+    monkeypatch.setattr(read_ahead, "FETCH_RECORDS", 100)
+    monkeypatch.setattr(read_ahead, "RECORDS_AHEAD", 800)
     monkeypatch.setattr("sidecar.engine.intake.intake.INDEX_RECORDS", 100)
     out = stage.target("out", 2)
     delay = with_backfill_topic(stage, stage.delay(default_target=out, seal_records=300, segment_records=100))

@@ -4,7 +4,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
 from sidecar.engine.intake.decided import Decided
@@ -13,15 +12,22 @@ from sidecar.kafka.reading.fetching import Fetching
 from sidecar.process.host.budget import PayloadBudget
 from sidecar.process.host.turnstile import Visitor
 
-FETCH_RECORDS: Final = 2_500
-"""Most records decided at once: deciding them takes some 10 ms."""
+FETCH_RECORDS: Final = 500
+"""Most records decided at once: deciding them takes some 2 ms, and more of them at once cost no less for each."""
 
-FETCHES_AHEAD: Final = 8
-"""Fetches that are decided and not indexed yet: a transaction's worth, read while the transaction before is on its way.
+RECORDS_AHEAD: Final = 20_000
+"""Records that are decided and not indexed yet: a transaction's worth, read while the transaction before is on its way.
 """
 
-FEW_AHEAD: Final = 2
-"""The same number where memory is not plentiful, since every partition reads ahead."""
+AHEAD_IN_ALL: Final = 200_000
+"""The same in all partitions of a process. They are objects of Python, half a kilobyte each, and Python keeps most of
+the memory that they have taken."""
+
+FEW_AHEAD: Final = 5_000
+"""The same in one partition where memory is not plentiful, since every partition reads ahead."""
+
+LEAST_FETCHES: Final = 2
+"""The fetches that are decided ahead in any case: one is indexed while the next one is decided."""
 
 PLENTY_BYTES: Final = 256 * 1_048_576
 """Room for payload from which on memory is plentiful."""
@@ -63,7 +69,8 @@ class ReadAhead:
         self._visitor = visitor
         self._stopping = threading.Event()
         self._taken = threading.Event()
-        self._decided: queue.Queue[Decided] = queue.Queue(FETCHES_AHEAD)
+        # Without a limit, since the thread does not read while there are enough fetches.
+        self._decided: queue.Queue[Decided] = queue.Queue()
         self._thread = threading.Thread(target=self._run, name=f"intake {name}", daemon=True)
 
     def start(self) -> None:
@@ -97,9 +104,6 @@ class ReadAhead:
             # The thread may be waiting for memory, or until a fetch is taken.
             self._budget.look_again()
             self._taken.set()
-            with suppress(queue.Empty):
-                # The thread may be waiting for room to hand over.
-                self._decided.get_nowait()
             self._thread.join(0.01)
         self._fetching.close()
 
@@ -110,7 +114,7 @@ class ReadAhead:
             except Exception as error:  # noqa: BLE001 - it is raised where the worker looks at it
                 decided = Decided(failed=error)
             if decided.steps or decided.failed:
-                self._hand_over(decided)
+                self._decided.put(decided)
             if decided.failed:
                 # The error has passed this frame, which would keep it and the reader.
                 del decided
@@ -118,7 +122,7 @@ class ReadAhead:
 
     def _read(self) -> Decided:
         self._taken.clear()
-        if self._decided.qsize() >= FEW_AHEAD and self._budget.room_bytes < PLENTY_BYTES:
+        if self._decided.qsize() >= self._most_fetches():
             self._taken.wait(WAIT_S)
             return Decided()
         if self._waits_for_room(time.monotonic()):
@@ -129,6 +133,11 @@ class ReadAhead:
         self.log_end = self._fetching.log_end()
         return decided
 
+    def _most_fetches(self) -> int:
+        """Return how many fetches may be decided and not indexed."""
+        records = RECORDS_AHEAD if self._budget.room_bytes >= PLENTY_BYTES else FEW_AHEAD
+        return max(min(records, AHEAD_IN_ALL // self._budget.partitions) // FETCH_RECORDS, LEAST_FETCHES)
+
     def _waits_for_room(self, now_s: float) -> bool:
         if not self._budget.is_full or not self._needs_room():
             self._full_since_s = None
@@ -137,11 +146,3 @@ class ReadAhead:
         if self._full_since_s is None or given_back_bytes != self._given_back_bytes:
             self._full_since_s, self._given_back_bytes = now_s, given_back_bytes
         return now_s < self._full_since_s + FULL_FOR_S
-
-    def _hand_over(self, decided: Decided) -> None:
-        while not self._stopping.is_set():
-            try:
-                self._decided.put(decided, timeout=WAIT_S)
-            except queue.Full:
-                continue
-            return

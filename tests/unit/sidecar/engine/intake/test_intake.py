@@ -25,7 +25,7 @@ from sidecar.engine.payload.records import Packed, Payload, Scheduled, scheduled
 from sidecar.kafka.reading.fetching import Fetching
 from sidecar.kafka.reading.tails import Fetch
 from sidecar.process.host.budget import PayloadBudget
-from sidecar.process.host.read_ahead import ReadAhead
+from sidecar.process.host.read_ahead import FETCH_RECORDS, ReadAhead
 from sidecar.process.host.turnstile import Visitor
 from tests.support.fetches import NOW_MS, RULES, Given, fetched
 from tests.support.hand_clock import HandClock
@@ -156,7 +156,7 @@ def test_what_is_decided_ahead_does_not_pass_the_limit_of_memory(tail: Tail) -> 
     budget = PayloadBudget(100_000)
     ledger = ledger_of()
     intake = made(tail, ledger, budget=budget)
-    filled(intake, ledger, 1_000)
+    filled(intake, ledger, FETCH_RECORDS)
     assert 98_000 <= budget.used_bytes < 100_000
     assert budget.used_bytes == sum(payload[1] for payload in payloads(ledger) if payload[2] is not None)
     intake.close()

@@ -105,3 +105,25 @@ def test_it_reads_nothing_when_memory_is_nearly_used_up(needs_room: bool) -> Non
         assert fetches.asked.acquire(timeout=WAIT_S)
     finally:
         ahead.close()
+
+
+@pytest.mark.parametrize(
+    ("partitions", "max_bytes", "fetches_ahead"),
+    [(1, 1 << 30, 40), (100, 1 << 30, 4), (1_000, 1 << 30, 2), (1, 1 << 20, 10), (100, 1 << 20, 4)],
+)
+def test_all_partitions_of_a_process_together_read_a_few_records_ahead(
+    partitions: int, max_bytes: int, fetches_ahead: int
+) -> None:
+    budget, fetches = PayloadBudget(max_bytes), Fetches()
+    budget.partitions = partitions
+    ahead = reading(fetches, budget, lambda: True)
+    ahead.start()
+    try:
+        for _ in range(fetches_ahead):
+            assert fetches.asked.acquire(timeout=WAIT_S)
+        assert not fetches.asked.acquire(timeout=0.05)
+        assert ahead.next(WAIT_S) is not None
+        assert fetches.asked.acquire(timeout=WAIT_S), "one is read for each that is taken"
+        assert not fetches.asked.acquire(timeout=0.05)
+    finally:
+        ahead.close()
