@@ -11,7 +11,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Final
 
-from sidecar.dev.demo.router import free_port
+from sidecar.dev.local_kafka import free_port
 from tests.bench.results import BenchmarkFailed
 
 TIMEOUT_S: Final = 60.0

@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple
 import psutil
 
 from index.errors import DelayRouterError
-from sidecar.dev.demo.router import RouterProcess, config_text, free_port
+from sidecar.dev.demo.router import RouterProcess, config_text
+from sidecar.dev.local_kafka import free_port
 from sidecar.dev.local_kafka.reaper import Reaper
 from tests.bench import workload
 from tests.bench.child import ROOT

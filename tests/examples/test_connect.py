@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from sidecar.dev import local_kafka
-from sidecar.dev.demo.router import free_port
-from sidecar.dev.local_kafka import maven
+from sidecar.dev.local_kafka import free_port, maven
 from tests.docs.documents import blocks
 from tests.integration.scenario import Stage, header, wait_until
 from tests.support import java_programs

@@ -12,7 +12,8 @@ import pytest
 
 import sidecar
 from sidecar.dev import local_kafka
-from sidecar.dev.demo.router import config_text, free_port
+from sidecar.dev.demo.router import config_text
+from sidecar.dev.local_kafka import free_port
 from tests.image import engine
 from tests.image.engine import docker
 from tests.integration.scenario import Stage, now_ms, wait_until

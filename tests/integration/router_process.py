@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sidecar.dev.demo import router
+from sidecar.dev.local_kafka import free_port
 
 
 class RouterProcess(router.RouterProcess):
@@ -38,7 +39,7 @@ class RouterProcess(router.RouterProcess):
         Without ``group_id`` the group is named after the first delay topic, which is unique to the test.
         """
         directory.mkdir(parents=True, exist_ok=True)
-        port = router.free_port()
+        port = free_port()
         # Routers of other tests use the same brokers and would follow the same policies.
         options.setdefault("policies_topic", f"__{delay_topics[0]['name']}.policies")
         options.setdefault("status_topic", f"__{delay_topics[0]['name']}.status")

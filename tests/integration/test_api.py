@@ -13,7 +13,8 @@ from confluent_kafka.admin import NewTopic
 
 from sidecar import clock
 from sidecar.dev import local_kafka
-from sidecar.dev.demo.router import free_port, toml
+from sidecar.dev.demo.router import toml
+from sidecar.dev.local_kafka import free_port
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, Stage, header, wait_until
 

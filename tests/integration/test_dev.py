@@ -15,7 +15,7 @@ import psutil
 
 from sidecar.dev import local_kafka
 from sidecar.dev.demo.dev import folder
-from sidecar.dev.demo.router import free_port
+from sidecar.dev.local_kafka import free_port
 from tests.support.paths import ROOT
 
 LAST_LINE: Final = "Records that arrive in orders, billing, orders.delay.rejected:"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from sidecar.dev.demo.router import free_port
+from sidecar.dev.local_kafka import free_port
 from tests.helm import tools
 from tests.helm.chart import CHART
 from tests.integration.scenario import wait_until

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from sidecar.dev import local_kafka
-from sidecar.dev.demo.router import free_port
+from sidecar.dev.local_kafka import free_port
 from sidecar.dev.local_kafka.node import Node
 from tests.integration.scenario import Stage
 from tests.page.browser import Browser, browser

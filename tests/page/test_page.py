@@ -17,7 +17,7 @@ from confluent_kafka.admin import NewTopic
 from selenium.webdriver.common.keys import Keys
 
 from sidecar.dev import local_kafka
-from sidecar.dev.demo.router import free_port
+from sidecar.dev.local_kafka import free_port
 from tests.integration.scenario import TIMEOUT_S, Stage
 from tests.page.browser import ELSEWHERE, Browser, browser
 

@@ -22,7 +22,7 @@ from index.errors import DelayRouterError
 from sidecar.dev import local_kafka
 from sidecar.dev.demo.kafka_side import POLL_RECORDS, create_targets, reading
 from sidecar.dev.demo.orders import Header, Topics
-from sidecar.dev.demo.router import RouterProcess, RouterProcessError, config_text, free_port, init
+from sidecar.dev.demo.router import RouterProcess, RouterProcessError, config_text, init
 from sidecar.dev.local_kafka.reaper import Reaper
 
 HTTP_PORT: Final = 9080
@@ -147,7 +147,7 @@ def folder(port: int) -> Path:
 
 
 def _free(port: int) -> int:
-    return port if local_kafka.is_free(port) else free_port()
+    return port if local_kafka.is_free(port) else local_kafka.free_port()
 
 
 def introduction(bootstrap: str, topics: Topics, router: RouterProcess, page: PageAddress) -> Sequence[str]:

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -27,14 +26,6 @@ _POLL_S: Final = 0.05
 
 class RouterProcessError(DelayRouterError):
     """The router process ended, did not get ready, or is not in the state that a call needs."""
-
-
-def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def toml(value: object) -> str:

@@ -36,8 +36,9 @@ from sidecar.dev.demo.orders import (
     regretted,
     retried,
 )
-from sidecar.dev.demo.router import RouterProcess, RouterProcessError, config_text, free_port, init
+from sidecar.dev.demo.router import RouterProcess, RouterProcessError, config_text, init
 from sidecar.dev.demo.show import Show, show
+from sidecar.dev.local_kafka import free_port
 from sidecar.dev.local_kafka.reaper import Reaper
 
 KILL_AFTER_S: Final = 4.0

@@ -30,7 +30,7 @@ from sidecar.dev.local_kafka.errors import KafkaUnavailable
 from sidecar.dev.local_kafka.maven import kafka_version
 from sidecar.dev.local_kafka.node import Node
 from sidecar.dev.local_kafka.own import Cluster
-from sidecar.dev.local_kafka.settings import BENCH_JVM, TEST_JVM, Address, PerNode, is_free
+from sidecar.dev.local_kafka.settings import BENCH_JVM, TEST_JVM, Address, PerNode, free_port, is_free
 
 __all__ = [
     "BENCH_JVM",
@@ -43,6 +43,7 @@ __all__ = [
     "PerNode",
     "check_available",
     "cluster",
+    "free_port",
     "is_free",
     "kafka_version",
 ]

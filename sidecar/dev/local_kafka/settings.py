@@ -15,12 +15,13 @@ TEST_JVM: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 # Options for benchmarks: those of a real broker, so that the client and not the heap sets the limit.
 BENCH_JVM: Final = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")
 
-# Linux takes the ports of outgoing connections from 32768 on. A client that keeps dialling a stopped broker's port in
-# that range could get that port itself, connect to itself, and keep the broker from coming back.
-PORTS: Final = range(15_000, 28_000)
+# From 32768 on Linux gives ports to outgoing connections and to programs that let it choose. A client that keeps
+# dialling a stopped broker's port in that range could get that port itself, connect to itself, and keep the broker from
+# coming back. Another program could get the port of a router before the router listens there.
+PORTS: Final = range(10_000, 20_000)
 
-PORTS_BESIDE: Final = range(28_000, 32_000)
-"""Ports for callers that need some before a cluster has chosen its own."""
+PORTS_BESIDE: Final = range(20_000, 32_000)
+"""Ports for routers, for other servers, and for brokers whose ports are needed before the cluster starts."""
 
 _COMMON: Final[dict[str, str]] = {
     "process.roles": "broker,controller",
@@ -113,6 +114,11 @@ def free_ports(count: int, among: range = PORTS) -> list[int]:
         if port not in ports and is_free(port):
             ports.append(port)
     return ports
+
+
+def free_port() -> int:
+    """Return a port of :data:`PORTS_BESIDE` that is free at this moment."""
+    return free_ports(1, PORTS_BESIDE)[0]
 
 
 def is_free(port: int) -> bool:

@@ -30,8 +30,9 @@ from sidecar.dev.demo.orders import (
     regretted,
     retried,
 )
-from sidecar.dev.demo.router import RouterProcess, RouterProcessError, config_text, free_port
+from sidecar.dev.demo.router import RouterProcess, RouterProcessError, config_text
 from sidecar.dev.demo.show import show
+from sidecar.dev.local_kafka import free_port
 
 TOPICS = Topics.of("")
 NOW_MS = 1_767_225_600_000

@@ -15,7 +15,7 @@ from sidecar.dev import local_kafka
 from sidecar.dev.local_kafka import choose, docker, maven
 from sidecar.dev.local_kafka.own import Cluster
 from sidecar.dev.local_kafka.reaper import Reaper
-from sidecar.dev.local_kafka.settings import PORTS, PORTS_BESIDE, free_addresses, node_properties
+from sidecar.dev.local_kafka.settings import PORTS, PORTS_BESIDE, free_addresses, free_port, node_properties
 
 
 def _missing(what: str) -> Callable[[], None]:
@@ -312,6 +312,7 @@ def test_ports_are_free_distinct_and_not_for_outgoing_connections() -> None:
     ports = {port for address in addresses for port in (address.port, address.controller_port)}
     assert len(ports) == 6
     assert all(port in PORTS for port in ports)
+    assert free_port() in PORTS_BESIDE
     assert max(*PORTS, *PORTS_BESIDE) < 32_768
     assert not set(PORTS) & set(PORTS_BESIDE)
 
