@@ -33,7 +33,7 @@ from typing import Literal, TypeAlias, TypeVar
 from index.buckets.bucket import Bucket, Placement
 from index.pending.pending import Entry
 from index.pending.progress import BEFORE_ALL, Position
-from index.pending.run import ListRun, Run
+from index.pending.run import ListRun, Run, as_one
 
 P = TypeVar("P")
 
@@ -150,7 +150,7 @@ def _cut_firsts(
 ) -> Generator[Run[P], None, list[Run[P]]]:
     """Remove and yield the first segments while there are ``enough`` entries; return the remainder."""
     start = 0
-    held = gathered[0].merged_with(gathered[1:]) if len(gathered) > 1 else gathered[0] if gathered else None
+    held = as_one(gathered) if gathered else None
     while held is not None and len(sizes) >= enough:
         count = _count_first(held, start, sizes, rules, least)
         yield held.slice(start, start + count)

@@ -70,13 +70,18 @@ class TransactionSize:
 
     def limit_bytes(self, now_s: float) -> int:
         """Return the most bytes of records for the next transaction; at least one record goes, of any size."""
+        usual_bytes = self.usual_bytes(now_s)
+        return max(usual_bytes // self._divisor(now_s), min(usual_bytes, LEAST_BYTES))
+
+    def usual_bytes(self, now_s: float) -> int:
+        """Return the most bytes of records for a transaction that no quota limits."""
         if now_s - self._full_s > FORGET_AFTER_S:
             self._limit_bytes = min(self._limit_bytes, self._start_bytes)
-        return max(self._limit_bytes // self._divisor(now_s), min(self._limit_bytes, LEAST_BYTES))
+        return self._limit_bytes
 
     def carries(self, beside_bytes: int, now_s: float) -> bool:
         """Return whether data of this size, which cannot be cut, may go along with records."""
-        return beside_bytes * self._aim_s <= self.limit_bytes(now_s) * self._divisor(now_s) * self._beside_s
+        return beside_bytes * self._aim_s <= self.usual_bytes(now_s) * self._beside_s
 
     def throttled(self, now_s: float) -> None:
         """Note that a broker holds back the writes of the client; any thread may call it."""

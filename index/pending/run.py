@@ -184,6 +184,12 @@ def in_order(runs: Iterable[Iterable[Entry[P]]]) -> list[Entry[P]]:
     return sorted([entry for run in runs for entry in run])
 
 
+def as_one(runs: Sequence[Run[P]]) -> Run[P]:
+    """Return all entries of some runs, at least one, as one run."""
+    first, *others = runs
+    return first.merged_with(others) if others else first
+
+
 class _SourceHead(Generic[P]):
     """The state of a source in a merge: one of its runs, and the part of it that is left."""
 
@@ -222,8 +228,7 @@ def merged(sources: Iterable[Iterable[Run[P]]]) -> Iterator[Run[P]]:
     while heads := [head for head in heads if head.is_there()]:
         # Behind the first of the runs that ends, its source may go on before the others do.
         known_to = min(head.last for head in heads)
-        first, *others = [piece for head in heads if len(piece := head.take_to(known_to))]
-        yield first.merged_with(others) if others else first
+        yield as_one([piece for head in heads if len(piece := head.take_to(known_to))])
 
 
 def numbers_of(run: Run[P], places: Iterable[Place]) -> list[int]:

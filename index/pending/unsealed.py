@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 from pyroaring import BitMap64
 
 from index.pending.pending import Entry, PendingIndex
-from index.pending.run import ListRun, Place, Run, Runs, behind
+from index.pending.run import ListRun, Place, Run, Runs, as_one, behind
 from index.pending.waiting import Waiting
 
 P = TypeVar("P")
@@ -101,8 +101,7 @@ def _interleaved(one: Iterator[Run[P]], other: Iterator[Run[P]]) -> Iterator[Run
     first, second = next(one, None), next(other, None)
     while first is not None and second is not None:
         end = behind(min(first.place(len(first) - 1), second.place(len(second) - 1)))
-        parts = [run.slice(0, count) for run in (first, second) if (count := run.count_before(end))]
-        yield parts[0].merged_with(parts[1:]) if len(parts) > 1 else parts[0]
+        yield as_one([run.slice(0, count) for run in (first, second) if (count := run.count_before(end))])
         first = _rest(first, end) or next(one, None)
         second = _rest(second, end) or next(other, None)
     if first is not None:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from index.pending.pending import NO_LIMIT, Entry
-from index.pending.run import ListRun, Place, Run, Runs, behind, in_order
+from index.pending.run import ListRun, Place, Run, Runs, as_one, behind, in_order
 
 P = TypeVar("P")
 
@@ -140,10 +140,9 @@ class Waiting(Generic[P]):
         after = _BEFORE_ALL
         while rest := [window for run in self.runs() if (window := _Window(run, run.count_before(after), len(run)))]:
             after = _end_of_piece(rest, max_entries)
-            first, *others = [
-                run.slice(start, stop) for run, start, _ in rest if (stop := run.count_before(after)) > start
-            ]
-            yield first.merged_with(others) if others else first
+            yield as_one(
+                [run.slice(start, stop) for run, start, _ in rest if (stop := run.count_before(after)) > start]
+            )
 
     def take_before(self, end: Place) -> Run[P] | None:
         """Remove the entries before a (due_ms, offset), and return them as one run; None when there are none."""
@@ -156,7 +155,7 @@ class Waiting(Generic[P]):
             return None
         self._count -= sum(map(len, taken))
         self._look()
-        return taken[0].merged_with(taken[1:])
+        return as_one(taken)
 
     def take_all(self) -> list[Run[P]]:
         """Remove and return all entries, in runs of any order."""
@@ -178,8 +177,7 @@ class Waiting(Generic[P]):
             self._young.append(self._made(self._newest.entries))
             self._newest = ListRun([])
             if sum(map(len, self._young)) >= self._enough:
-                first, *others = self._young
-                self._older.append(first.merged_with(others) if others else first)
+                self._older.append(as_one(self._young))
                 self._young = []
 
     def _look(self) -> None:

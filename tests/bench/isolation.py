@@ -122,8 +122,9 @@ def _measure(context: Context, kafka: Cluster, trouble: Trouble) -> Lateness:
         records = len(served) * PER_S * (WARM_S + seconds)
         growth.fill(context, running.delay_topic, out, [began_ms, last_ms], served, records)
         if trouble.uses_second:
-            value = context.random.randbytes(LARGE_BYTES) if trouble.is_limited else workload.VALUE
-            per_s = LARGE_PER_S if trouble.is_limited else OTHER_PER_S
+            value, per_s = workload.VALUE, OTHER_PER_S
+            if trouble.is_limited:
+                value, per_s = context.random.randbytes(LARGE_BYTES), LARGE_PER_S
             _fill_second(context, running.delay_topic, second, [first_ms, last_ms], seconds * per_s, value)
         workload.sleep_until(first_ms)
         if trouble.kills:

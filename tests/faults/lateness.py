@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from sidecar.dev.audit import AuditedRecord
-from tests.integration.scenario import header
+from tests.integration.scenario import released_due_ms
 
 LOW_MS = 250
 """The p99 of lateness that counts as recovered."""
@@ -37,7 +37,7 @@ class Lateness:
         self.outside: list[int] = []
         began = [fault.began_ms for fault in faults]
         for record in released:
-            due_ms = int(header(record, "delay-due") or b"0")
+            due_ms = released_due_ms(record)
             if due_ms < from_ms:
                 continue
             late_ms = record.timestamp_ms - due_ms

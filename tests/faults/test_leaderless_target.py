@@ -13,7 +13,7 @@ from sidecar.dev.local_kafka import Node
 from sidecar.kafka.client.admin import TopicFacts, connect, topic_facts
 from tests.faults.stage import FaultStage, Proxied, settled
 from tests.integration.router_process import RouterProcess
-from tests.integration.scenario import APPEND_TIME, TIMEOUT_S, Header, Stage, now_ms, wait_until
+from tests.integration.scenario import APPEND_TIME, TIMEOUT_S, Header, Stage, now_ms, released_late_ms, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 
@@ -62,7 +62,7 @@ def test_a_target_that_loses_its_leader_while_the_router_runs_holds_up_its_own_r
         replicated.flush()
         on_time = replicated.wait_records(out, OTHERS)
         _come_back(three_nodes, node)
-        assert max(map(_late_ms, on_time)) <= SILENCE_MS + LATE_MS
+        assert max(map(released_late_ms, on_time)) <= SILENCE_MS + LATE_MS
         assert len(replicated.wait_records(away, WAITING)) == WAITING
         assert settled(replicated).released_once == OTHERS + WAITING
         assert router.stop() == 0
@@ -84,7 +84,7 @@ def test_a_target_with_too_few_in_sync_replicas_holds_up_its_own_records_alone(
         replicated.wait_records(away, STREAM // 10)
         replicated.alter(away, {"min.insync.replicas": "2"})
         on_time = replicated.wait_records(out, STREAM)
-        assert max(map(_late_ms, on_time)) <= SILENCE_MS + STUCK_MS + LATE_MS
+        assert max(map(released_late_ms, on_time)) <= SILENCE_MS + STUCK_MS + LATE_MS
         assert router.events("lane_renamed"), "the lane was not stuck"
         assert len(replicated.records(away)) < STREAM
         _come_back(three_nodes, node)
@@ -154,7 +154,7 @@ def test_a_target_without_a_leader_holds_up_its_own_records_alone(
         replicated.flush()
         on_time = replicated.wait_records(out, OTHERS)
         _come_back(three_nodes, node)
-        assert max(map(_late_ms, on_time)) <= LATE_MS
+        assert max(map(released_late_ms, on_time)) <= LATE_MS
         assert len(replicated.wait_records(away, waiting)) == waiting
         report = settled(replicated)
         assert report.released_once == OTHERS + waiting
@@ -185,7 +185,7 @@ def test_a_partition_without_a_leader_holds_up_its_own_records_alone(
         _come_back(three_nodes, node)
         settled(replicated)
         found = replicated.records(wide)
-        late = [record for record in found if _late_ms(record) > LATE_MS and not _names(record, 2)]
+        late = [record for record in found if released_late_ms(record) > LATE_MS and not _names(record, 2)]
         assert not late, f"{len(late)} records waited for the leader of a partition that they do not go to"
         assert {record.partition for record in found if _names(record, 2)} == {2}
         assert router.stop() == 0
@@ -267,7 +267,3 @@ def _come_back(three_nodes: Proxied, node: Node) -> None:
 
 def _due(began_ms: int, rng: Random) -> Header:
     return "deliver-at", b"%d" % (began_ms + DUE_IN_MS + rng.randint(0, WITHIN_MS))
-
-
-def _late_ms(record: AuditedRecord) -> int:
-    return record.timestamp_ms - int(dict(record.headers)["delay-due"] or b"0")

@@ -68,6 +68,16 @@ def header(record: AuditedRecord, name: str) -> bytes | None:
     return dict(record.headers)[name]
 
 
+def released_due_ms(record: AuditedRecord) -> int:
+    """Return the due time of a released record; 0 if its header is null."""
+    return int(header(record, "delay-due") or b"0")
+
+
+def released_late_ms(record: AuditedRecord) -> int:
+    """Return by how much a record was late in a target with append times."""
+    return record.timestamp_ms - released_due_ms(record)
+
+
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
     """Wait for a condition. Raise AssertionError, which names the missing event, after the timeout."""
     deadline = time.monotonic() + timeout_s

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from sidecar.dev.audit import AuditedRecord
-from tests.integration.scenario import Load, Stage, header, now_ms, wait_until
+from tests.integration.scenario import Load, Stage, now_ms, released_due_ms, released_late_ms, wait_until
 
 KILLS = 3
 SESSION_S = 120
@@ -14,12 +14,8 @@ READY_WITHIN_S = 60.0
 """A restart takes 3 s. Half a session is far above that, and far below the wait for a dead member."""
 
 
-def due_ms(record: AuditedRecord) -> int:
-    return int(header(record, "delay-due") or b"0")
-
-
 def due_after(stage: Stage, target: str, from_ms: int) -> list[AuditedRecord]:
-    return [record for record in stage.records(target) if due_ms(record) > from_ms]
+    return [record for record in stage.records(target) if released_due_ms(record) > from_ms]
 
 
 @pytest.mark.timeout(300)
@@ -40,6 +36,6 @@ def test_kills_do_not_add_up(stage: Stage, rng: Random) -> None:
         wait_until(lambda: len(due_after(stage, out, ready_ms)) > 50, "releases on time", READY_WITHIN_S)
         load.finish()
         stage.settle()
-        late_ms = [record.timestamp_ms - due_ms(record) for record in due_after(stage, out, ready_ms)]
+        late_ms = [released_late_ms(record) for record in due_after(stage, out, ready_ms)]
         print(f"ready after {ready_ms - restarted_ms} ms; {len(late_ms)} records, {max(late_ms)} ms late at most")
         assert router.stop() == 0

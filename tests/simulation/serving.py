@@ -43,9 +43,9 @@ class SimulatedSize(TransactionSize):
         super().__init__(1 << 20, TIMEOUT_S)
         self._faults = faults
 
-    def limit_bytes(self, now_s: float) -> int:
+    def usual_bytes(self, now_s: float) -> int:
         """Return a limit with room for one record, for several, or for all."""
-        return min(self._faults.rng.choice(self._faults.sizes_bytes), super().limit_bytes(now_s) + (1 << 20))
+        return min(self._faults.rng.choice(self._faults.sizes_bytes), super().usual_bytes(now_s) + (1 << 20))
 
 
 class LoopClock(SimulatedClock):

@@ -140,6 +140,15 @@ def test_transactions_take_a_part_of_the_time_while_a_quota_is_used_up() -> None
     assert 0.5 < longest_s / AIM_S < 2.5
 
 
+def test_a_quota_by_itself_does_not_change_which_segments_go_along() -> None:
+    size = TransactionSize(MOST, TIMEOUT_S)
+    for _ in range(20):
+        size.committed(LEAST_BYTES, 60.0, 1_000.0)
+    assert (size.carries(400_000, 1_000.0), size.carries(600_000, 1_000.0)) == (True, False)
+    size.throttled(1_000.0)
+    assert (size.carries(400_000, 1_000.0), size.carries(600_000, 1_000.0)) == (True, False)
+
+
 def test_after_an_outage_it_is_back_within_some_twenty_transactions() -> None:
     size = TransactionSize(MOST, TIMEOUT_S)
     for _ in range(50):
