@@ -1,6 +1,7 @@
 """Provides a Kafka for the tests that need one, unique names, and reproducible random numbers."""
 
 import gc
+import logging
 import os
 import random
 import secrets
@@ -80,9 +81,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(autouse=True)
 def logging_as_before() -> Iterator[None]:
-    """Reset the logging that a command within the test process has configured, above all the level."""
+    """Reset the logging that a command within the test process has configured: its level, its form and its stream."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
     yield
     structlog.reset_defaults()
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from itertools import count
 from typing import Any
 
 import pytest
-import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from structlog.testing import capture_logs
 
@@ -55,12 +54,6 @@ def turn(trims: Trimming, now_s: float, due_ms: int, held: list[Bucket], being_r
     """Take a turn, and another one after the next transaction."""
     trims.turn(now_s, progress(due_ms), held, being_read)
     trims.turn(now_s, progress(due_ms), held, being_read)
-
-
-@pytest.fixture(autouse=True)
-def log_level_of_nobody_else() -> None:
-    """Reset the logging: earlier commands in this process may have left it at errors only."""
-    structlog.reset_defaults()
 
 
 class Admin:

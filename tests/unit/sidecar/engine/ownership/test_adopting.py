@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 import pytest
-import structlog
 from structlog.testing import capture_logs
 
 from index.buckets.bucket import Manifest, Placement, SegmentRef
@@ -32,7 +31,6 @@ class Scene:
     """A partition at offset 100 in which nothing is pending, and the buckets staged for it."""
 
     def __init__(self) -> None:
-        structlog.reset_defaults()
         self.clock = HandClock()
         self.held_off = self.begun_anew = 0
         self.ledger: PartitionLedger = PartitionIndex(start_of(100), scheduled_size)
