@@ -38,6 +38,9 @@ REQUEST_TIMEOUT_S: Final = 10.0
 TRIES_S: Final = (2.0, 2.0, 6.0)
 """Timeouts of the tries of a request that goes to the controller: together REQUEST_TIMEOUT_S."""
 
+LATE_S: Final = 1.0
+"""Time behind the timeout of a request until its client must have told that timeout."""
+
 LIST_TIMEOUT_S: Final = 2.0
 """Timeout of the question who the brokers are, between two tries."""
 
@@ -185,7 +188,7 @@ def visible_settings(admin: AdminClient, names: Iterable[str]) -> dict[str, dict
     """Return the effective settings of topics; leave out topics that may not be described, all if no broker answers."""
     try:
         told = topic_settings(admin, names)
-    except (KafkaException, TimeoutError):
+    except KafkaException:
         return {}
     return {name: settings for name, settings in told.items() if settings is not None}
 
@@ -197,22 +200,17 @@ def operations_of(authorized: Iterable[object] | None) -> frozenset[AclOperation
 
 def create_topic(admin: AdminClient, topic: NewTopic) -> KafkaError | None:
     """Create one topic and return the error if that failed; a topic that exists already is no error."""
-    try:
-        admin.create_topics([topic], request_timeout=REQUEST_TIMEOUT_S)[topic.topic].result(REQUEST_TIMEOUT_S + 1)
-    except KafkaException as exception:
-        failure = error_of(exception)
-        return None if failure.code() == KafkaError.TOPIC_ALREADY_EXISTS else failure
-    return None
+    answer = answer_of(admin.create_topics([topic], request_timeout=REQUEST_TIMEOUT_S)[topic.topic])
+    if not isinstance(answer, KafkaException) or error_of(answer).code() == KafkaError.TOPIC_ALREADY_EXISTS:
+        return None
+    return error_of(answer)
 
 
 def add_partitions(admin: AdminClient, topic: str, count: int) -> KafkaError | None:
     """Increase the partitions of a topic to ``count`` and return the error if that failed."""
-    try:
-        futures = admin.create_partitions([NewPartitions(topic, count)], request_timeout=REQUEST_TIMEOUT_S)
-        futures[topic].result(REQUEST_TIMEOUT_S + 1)
-    except KafkaException as exception:
-        return error_of(exception)
-    return None
+    futures = admin.create_partitions([NewPartitions(topic, count)], request_timeout=REQUEST_TIMEOUT_S)
+    answer = answer_of(futures[topic])
+    return error_of(answer) if isinstance(answer, KafkaException) else None
 
 
 def log_range(admin: AdminClient, topic: str, partition: int) -> tuple[int, int]:
@@ -294,7 +292,7 @@ def _offsets(
     told: dict[Place, LogOffset | KafkaError] = {}
     for asked, future in futures.items():
         place = asked.topic, asked.partition
-        result = answer_of(future)
+        result = answer_of(future, timeout_s)
         if isinstance(result, KafkaException):
             told[place] = error_of(result)
             continue
@@ -342,20 +340,24 @@ def _answers(admin: AdminClient, ask: "Callable[[float], Mapping[K, Future[T]]]"
             with suppress(KafkaException):
                 admin.list_topics(timeout=LIST_TIMEOUT_S)
         for key, future in ask(timeout_s).items():
-            answer = answer_of(future)
+            answer = answer_of(future, timeout_s)
             told[key] = answer
         if not any(isinstance(each, KafkaException) and is_unanswered(error_of(each)) for each in told.values()):
             break
     return told
 
 
-def answer_of(future: "Future[T]") -> T | KafkaException:
-    """Wait for an answer, and return it or its error; raise TimeoutError without an answer.
+def answer_of(future: "Future[T]", timeout_s: float = REQUEST_TIMEOUT_S) -> T | KafkaException:
+    """Wait for the answer of a request with this timeout, and return it or its error.
 
     A raised error would keep the frames that it passes, and they keep the future, which keeps the error. So the client
     of an ownership would live until the next garbage collection.
     """
-    error = future.exception(REQUEST_TIMEOUT_S + 1)
+    try:
+        error = future.exception(timeout_s + LATE_S)
+    except TimeoutError:
+        # A process that has stood still finds the time over before its client can take the answer.
+        return KafkaException(KafkaError(KafkaError._TIMED_OUT, "the client has not told the answer in time"))
     if error is None:
         return future.result()
     if isinstance(error, KafkaException):
