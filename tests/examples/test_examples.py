@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.dev import local_kafka
-from tests.integration.scenario import Stage, header, now_ms
+from tests.integration.scenario import Stage, header, now_ms, released_due_ms
 from tests.support import client_programs, kafka_tools
 from tests.support.client_programs import ClientMissing
 
@@ -115,7 +115,7 @@ def test_an_example_is_released_on_time_and_cancelled(
     *_, record = stage.wait_records(target, before + 1)
     assert (record.key, record.value) == (b"42", b'{"order": 42}')
     assert header(record, "delay-id") == b"order-42"
-    due_ms = int(header(record, "delay-due") or b"")
+    due_ms = released_due_ms(record)
     assert began_ms + DELAY_MS <= due_ms <= now_ms()
     assert record.timestamp_ms >= due_ms
     assert [name for name, _ in record.headers if name.startswith("deliver-")] == []

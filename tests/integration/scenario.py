@@ -69,8 +69,8 @@ def header(record: AuditedRecord, name: str) -> bytes | None:
 
 
 def released_due_ms(record: AuditedRecord) -> int:
-    """Return the due time of a released record; 0 if its header is null."""
-    return int(header(record, "delay-due") or b"0")
+    """Return the due time of a released record; raise ValueError if its header is null."""
+    return int(header(record, "delay-due") or b"")
 
 
 def released_late_ms(record: AuditedRecord) -> int:

@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 
 from sidecar.engine.buckets.hidden_end import AFTER_S
 from tests.integration.router_process import RouterProcess
-from tests.integration.scenario import APPEND_TIME, Header, Stage, header, now_ms, wait_until
+from tests.integration.scenario import APPEND_TIME, Header, Stage, now_ms, released_late_ms, wait_until
 from tests.support import kafka_tools
 
 
@@ -98,7 +98,7 @@ def test_a_control_about_a_record_behind_an_open_transaction_holds_up_no_release
         router.start_and_wait()
         wait_until(lambda: sum(record.value == b"waits" for record in stage.records(out)) == len(due_ms), "the others")
         waited = [record for record in stage.records(out) if record.value == b"waits"]
-        assert max(each.timestamp_ms - int(header(each, "delay-due") or b"0") for each in waited) < LATE_MS
+        assert max(map(released_late_ms, waited)) < LATE_MS
         assert not router.events("partition_interrupted")
         foreign.abort_transaction(20)
         wait_until(lambda: len(stage.records(f"{delay}.receipts")) == 1, "the receipt")

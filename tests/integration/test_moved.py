@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from sidecar.dev.audit import AuditedRecord
-from tests.integration.scenario import Header, Stage, header, now_ms, wait_until
+from tests.integration.scenario import Header, Stage, header, now_ms, released_due_ms, wait_until
 from tests.integration.stored_buckets import state
 
 HOUR_MS = 3_600_000
@@ -120,7 +120,7 @@ def test_an_occurrence_that_is_moved_keeps_its_number_and_its_series_goes_on_fro
         released = stage.wait_records(out, 3)
         assert router.stop() == 0
     assert [header(each, "delay-occurrence") for each in released] == [b"1", b"2", b"3"]
-    dues_ms = [int(header(each, "delay-due") or b"") for each in released]
+    dues_ms = [released_due_ms(each) for each in released]
     assert dues_ms == [soon_ms, soon_ms + 1_000, soon_ms + 2_000]
     report = stage.audit()
     assert report.ok, report.samples

@@ -6,7 +6,7 @@ from itertools import pairwise
 from random import Random
 
 from sidecar.dev.audit import AuditedRecord
-from tests.integration.scenario import CREATE_TIME, Header, Stage, header, now_ms, wait_until
+from tests.integration.scenario import CREATE_TIME, Header, Stage, header, now_ms, released_due_ms, wait_until
 
 KILLS = 3
 TIMES = 12
@@ -40,7 +40,7 @@ def test_a_series_neither_skips_nor_doubles_when_its_router_is_killed(stage: Sta
     series = [record for record in stage.records(out) if record.value == b"each"]
     assert [header(record, "delay-occurrence") for record in series] == [b"%d" % n for n in range(1, TIMES + 1)]
     assert {header(record, "delay-series") for record in series} == {each.encode()}
-    dues_ms = [int(header(record, "delay-due") or b"") for record in series]
+    dues_ms = [released_due_ms(record) for record in series]
     assert [due_ms - dues_ms[0] for due_ms in dues_ms] == [n * PERIOD_MS for n in range(TIMES)]
     assert all(record.timestamp_ms >= due_ms for record, due_ms in zip(series, dues_ms, strict=True))
     assert all(list(record.headers[: len(own)]) == own and record.key == b"k" for record in series)
@@ -152,7 +152,7 @@ def test_no_occurrence_is_skipped_that_fell_due_while_no_router_ran(stage: Stage
 
 
 def _dues_ms(records: list[AuditedRecord], value: bytes) -> list[int]:
-    return [int(header(record, "delay-due") or b"") for record in records if record.value == value]
+    return [released_due_ms(record) for record in records if record.value == value]
 
 
 def _reasons(records: list[AuditedRecord]) -> list[tuple[bytes | None, bytes | None]]:

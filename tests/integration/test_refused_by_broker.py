@@ -6,7 +6,7 @@ import pytest
 
 from sidecar.dev.audit import AuditedRecord
 from tests.integration.router_process import RouterProcess
-from tests.integration.scenario import CREATE_TIME, Header, Stage, header, now_ms, wait_until
+from tests.integration.scenario import CREATE_TIME, Header, Stage, header, now_ms, released_late_ms, wait_until
 from tests.integration.serving import serving
 
 SMALL_BYTES = 3_000
@@ -100,7 +100,7 @@ def test_a_record_without_key_for_a_compacted_target(stage: Stage) -> None:
 
 def late_ms(records: list[AuditedRecord]) -> int:
     """Return the largest delay after the due time in ms, by the brokers' clock."""
-    return max(record.timestamp_ms - int(header(record, "delay-due") or b"0") for record in records)
+    return max(map(released_late_ms, records))
 
 
 @pytest.mark.timeout(120)

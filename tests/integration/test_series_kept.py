@@ -14,7 +14,7 @@ from confluent_kafka.admin import NewTopic
 from snapshots.state.series_key import COPY_KEY
 from snapshots.state.state import PROGRESS_KEY
 from tests.integration.router_process import RouterProcess
-from tests.integration.scenario import TIMEOUT_S, Header, Stage, header, wait_until
+from tests.integration.scenario import TIMEOUT_S, Header, Stage, header, released_due_ms, wait_until
 from tests.integration.stored_buckets import delete_records
 from tests.integration.stored_buckets import lanes as lanes_of
 
@@ -26,7 +26,7 @@ EVERY: Final[Header] = ("deliver-every", b"2s")
 
 def _numbers(stage: Stage, topic: str, value: bytes) -> list[int]:
     found = [each for each in stage.records(topic) if each.value == value]
-    dues_ms = [int(header(each, "delay-due") or b"") for each in found]
+    dues_ms = [released_due_ms(each) for each in found]
     assert all((two - one) % 2_000 == 0 for one, two in pairwise(dues_ms))
     return [int(header(each, "delay-occurrence") or b"") for each in found]
 

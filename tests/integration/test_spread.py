@@ -2,7 +2,7 @@
 
 import json
 
-from tests.integration.scenario import Header, Stage, header, now_ms
+from tests.integration.scenario import Header, Stage, header, now_ms, released_due_ms
 
 RECORDS = 400
 SPREAD_MS = 6_000
@@ -39,7 +39,7 @@ def test_a_burst_leaves_evenly_over_its_span_whatever_crashes(stage: Stage) -> N
     spreads_ms = {header(each, "delay-source"): int(dict(each.headers).get("delay-spread") or 0) for each in released}
     assert spreads_ms[past.encode()] == 0
     for record in released:
-        leaves_ms = int(header(record, "delay-due") or 0) + spreads_ms[header(record, "delay-source")]
+        leaves_ms = released_due_ms(record) + spreads_ms[header(record, "delay-source")]
         assert record.timestamp_ms >= leaves_ms
     burst = [each for each in released if "delay-id" in dict(each.headers)]
     assert {header(each, "delay-due") for each in burst} == {b"%d" % due_ms}
@@ -48,7 +48,7 @@ def test_a_burst_leaves_evenly_over_its_span_whatever_crashes(stage: Stage) -> N
         shares[spreads_ms[header(record, "delay-source")] * 6 // SPREAD_MS] += 1
     assert max(shares) - min(shares) < 10, shares
     series = [each for each in released if "delay-occurrence" in dict(each.headers)]
-    dues_ms = sorted(int(header(each, "delay-due") or 0) for each in series)
+    dues_ms = sorted(released_due_ms(each) for each in series)
     assert dues_ms == [due_ms + number * PERIOD_MS for number in range(TIMES)]
     report = stage.audit()
     assert report.ok, report.samples

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from index.protocol.schedule import due_ms_of
 from sidecar.dev.audit import AuditedRecord
 from spark_backfill.build.index_job import Options
-from tests.integration.scenario import Header, Stage, header, now_ms
+from tests.integration.scenario import Header, Stage, header, now_ms, released_due_ms
 from tests.integration.stored_buckets import delete_records
 from tests.spark.backfill import (
     adopted,
@@ -82,7 +82,7 @@ def test_attempts_that_index_has_staged_come_back_when_they_are_due(
     assert (spent.value, header(spent, "delay-attempts-exhausted")) == (b"spent", b"2")
     for each in (*stage.records(out), *stage.records(other)):
         place = header(each, "delay-source") or b""
-        assert int(header(each, "delay-due") or 0) == due_ms[int(place.split(b"/")[2])]
+        assert released_due_ms(each) == due_ms[int(place.split(b"/")[2])]
 
 
 def test_attempts_go_on_after_a_rebuild(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
