@@ -20,7 +20,15 @@ from sidecar.cluster.topics.retention import DEFAULT_MAX_MESSAGE_BYTES
 from sidecar.config import librdkafka_keys
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
-from sidecar.kafka.client.admin import REQUEST_TIMEOUT_S, Denied, Described, TopicFacts, operations_of, topic_facts
+from sidecar.kafka.client.admin import (
+    REQUEST_TIMEOUT_S,
+    Denied,
+    Described,
+    TopicFacts,
+    answer_of,
+    operations_of,
+    topic_facts,
+)
 from sidecar.kafka.client.commands import acl_command, alter_command, principal_of
 from sidecar.kafka.client.errors import error_of, text_of
 
@@ -52,7 +60,9 @@ def router_findings(config: Config, admin: AdminClient) -> list[Finding]:
     start.
     """
     found = [*configuration_findings(config)]
-    cluster = admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result(REQUEST_TIMEOUT_S + 1)
+    cluster = answer_of(admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S))
+    if isinstance(cluster, KafkaException):
+        raise cluster
     found.append(ok("brokers", f"{config.bootstrap} answers"))
     found += transaction_findings(config, admin, [node.id for node in cluster.nodes])
     return [*found, *topic_findings(config, topic_answers(config, admin))]
@@ -297,13 +307,12 @@ def _describe_group(admin: AdminClient, group_id: str) -> ConsumerGroupDescripti
         (future,) = admin.describe_consumer_groups(
             [group_id], include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S
         ).values()
-        try:
-            description: ConsumerGroupDescription = future.result(REQUEST_TIMEOUT_S + 1)
-            return description  # noqa: TRY300 - the loop goes on only after an error
-        except KafkaException as exception:
-            # A cluster that has just started, or never had a group, creates its offsets topic now.
-            if error_of(exception).code() not in _COORDINATOR_STARTS or time.monotonic() > deadline:
-                raise
+        answer: ConsumerGroupDescription | KafkaException = answer_of(future)
+        if not isinstance(answer, KafkaException):
+            return answer
+        # A cluster that has just started, or never had a group, creates its offsets topic now.
+        if error_of(answer).code() not in _COORDINATOR_STARTS or time.monotonic() > deadline:
+            raise answer
         time.sleep(COORDINATOR_PAUSE_S)
 
 

@@ -11,6 +11,7 @@ from sidecar.cluster.topics.findings import Finding, error, ok
 from sidecar.config.model import Config
 from sidecar.config.units import format_duration
 from sidecar.durations import spoken_duration
+from sidecar.kafka.client.admin import answer_of
 
 LONGEST_TRANSACTION: Final = "transaction.max.timeout.ms"
 ANSWER_S: Final = 3.0
@@ -58,8 +59,8 @@ def _longest_transaction_ms(future: "Future[dict[str, ConfigEntry]]") -> int | N
 
     A missing answer must not hold up a start.
     """
-    try:
-        entry = future.result(ANSWER_S + 1).get(LONGEST_TRANSACTION)
-    except KafkaException:
+    answer = answer_of(future, ANSWER_S)
+    if isinstance(answer, KafkaException):
         return None
+    entry = answer.get(LONGEST_TRANSACTION)
     return None if entry is None or entry.value is None else int(entry.value)

@@ -9,13 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from sidecar.kafka.client.admin import TRIES_S, add_partitions, create_topic, topic_settings
-
-
-class Untold(Future[Any]):
-    """An answer that the client has not told when the wait for it ends, as in a process that has stood still."""
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        raise TimeoutError
+from tests.support.untold import Untold
 
 
 class Brokers:
