@@ -16,7 +16,7 @@ from sidecar.dev import local_kafka
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Load, Stage
 
-REACHED_WITHIN_S = 150.0
+REACHED_WITHIN_S = 300.0
 SMALL_BUCKETS: dict[str, Any] = {
     "seal_records": 200,
     "seal_age": "1s",
@@ -58,7 +58,7 @@ class Chain:
             self._router.start()
 
 
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(700)
 def test_kill_9_at_every_named_place(
     kafka: local_kafka.Cluster,
     tmp_path: Path,
@@ -68,9 +68,9 @@ def test_kill_9_at_every_named_place(
 ) -> None:
     # test_adoption.py has the failpoints of adoption, tests/faults/test_forgotten.py the ones of end-transaction.
     named = [place for place in failpoints.PLACES if not place.startswith(("adopt.", "ending.", "group."))]
-    # Only a router with lanes notes one. Only a restart that finds a manifest loads segments: sealed records stay in
-    # memory while they are due soon.
-    last = ["recovery.noted", "seal.after_manifest", "load.taken"]
+    # Only a router with lanes notes one. Only a restart that finds buckets loads segments: sealed records stay in
+    # memory while they are due soon. A router that dies in a merge leaves several, however late the restart is.
+    last = ["recovery.noted", "merge.after_manifest", "load.taken"]
     others = [place for place in named if place not in last]
     rng.shuffle(others)
     # Parallel chains save time: each has its own topics, group and load.

@@ -70,11 +70,14 @@ def test_controls_are_left_to_the_router_and_all_between_them_is_staged(
     spark: SparkSession, stage: Stage, tmp_path: Path
 ) -> None:
     delay = delay_topic(stage, default_target=stage.target())
-    began_ms = now_ms()
+    soon_ms = now_ms() + 30_000
+    # These are pending when the router reads their controls, however long the jobs take.
+    controlled = {7, 8, 9, 1_005, 1_500}
 
     def post(first: int, count: int) -> None:
         for number in range(first, first + count):
-            due: Header = ("deliver-at", b"%d" % (began_ms + 60_000 + number))
+            due_ms = soon_ms + number + 3_600_000 * (number in controlled)
+            due: Header = ("deliver-at", b"%d" % due_ms)
             stage.post(delay, ("deliver-id", b"%d" % number), due, value=b"%d" % number)
 
     post(0, 1_000)
@@ -84,8 +87,8 @@ def test_controls_are_left_to_the_router_and_all_between_them_is_staged(
     for number in (8, 1_005, 2_000):
         stage.post(delay, ("deliver-cancel", b"%d" % number), value=b"")
     post(1_013, 987)
-    stage.post(delay, ("deliver-move", b"1500"), ("deliver-at", b"%d" % (began_ms + 62_500)), value=b"")
-    instead: Header = ("deliver-at", b"%d" % (began_ms + 63_000))
+    stage.post(delay, ("deliver-move", b"1500"), ("deliver-at", b"%d" % (soon_ms + 2_500)), value=b"")
+    instead: Header = ("deliver-at", b"%d" % (soon_ms + 3_000))
     stage.post(delay, ("deliver-replace", b"true"), ("deliver-id", b"9"), instead, value=b"instead")
     post(2_002, 500)
     stage.flush()
