@@ -51,6 +51,9 @@ CREATE_TIME: Final = {"message.timestamp.type": "CreateTime"}
 TIMEOUT_S: Final = 60.0
 """Far more than any expected wait takes, also on a busy machine."""
 
+ONE_SEAL: Final = 500
+"""Records of one seal: each of a few records in a segment would bear too much of the cost of a read by pointer."""
+
 LANES: Final = int(os.environ.get("TEST_LANES", "0"))
 """The number of lanes of routers for which a test names none."""
 

@@ -16,7 +16,7 @@ from sidecar.dev import local_kafka
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Load, Stage
 
-REACHED_WITHIN_S = 300.0
+REACHED_WITHIN_S = 150.0
 SMALL_BUCKETS: dict[str, Any] = {
     "seal_records": 200,
     "seal_age": "1s",
@@ -58,7 +58,7 @@ class Chain:
             self._router.start()
 
 
-@pytest.mark.timeout(700)
+@pytest.mark.timeout(500)
 def test_kill_9_at_every_named_place(
     kafka: local_kafka.Cluster,
     tmp_path: Path,

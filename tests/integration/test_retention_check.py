@@ -14,11 +14,9 @@ from sidecar.dev.local_kafka import Cluster
 from sidecar.kafka.client.admin import TopicFacts, topic_facts
 from tests.integration.command import Command, command_for
 from tests.integration.one_worker import one_worker, stored_manifests
-from tests.integration.scenario import wait_until
+from tests.integration.scenario import ONE_SEAL, wait_until
 
 DAY_MS = 86_400_000
-RECORDS = 500
-"""Records of one seal: each of a few records in a segment would bear too much of the cost of a read by pointer."""
 
 
 @pytest.fixture
@@ -110,11 +108,11 @@ def test_retention_by_placement(
 def test_auto_looks_at_retention_when_it_takes_over(
     make: Callable[[str], Command], kafka_admin: AdminClient, retention_ms: int, expected: Placement
 ) -> None:
-    command = make(f"seal_records = {RECORDS}\n")
+    command = make(f"seal_records = {ONE_SEAL}\n")
     alter(kafka_admin, command.topic, {"retention.ms": str(retention_ms)})
-    send_in_due_order(command, [b"v"] * RECORDS)
+    send_in_due_order(command, [b"v"] * ONE_SEAL)
     with one_worker(command.config) as worker:
-        wait_until(lambda: worker.status.buckets > 0 and worker.status.sealed_to >= RECORDS, "everything is sealed")
+        wait_until(lambda: worker.status.buckets > 0 and worker.status.sealed_to >= ONE_SEAL, "everything is sealed")
         assert worker.status.retention_ms == retention_ms
     placements = {ref.placement for manifest in stored_manifests(command.config) for ref in manifest.segments}
     assert placements == {expected}
@@ -123,11 +121,11 @@ def test_auto_looks_at_retention_when_it_takes_over(
 def test_retention_that_is_lowered_while_records_are_pending_is_an_error(
     make: Callable[[str], Command], kafka_admin: AdminClient
 ) -> None:
-    command = make(f"seal_records = {RECORDS}\n")
-    send_in_due_order(command, [b"v"] * RECORDS)
+    command = make(f"seal_records = {ONE_SEAL}\n")
+    send_in_due_order(command, [b"v"] * ONE_SEAL)
     sent_s = time.monotonic()
     with one_worker(command.config) as worker:
-        wait_until(lambda: worker.status.sealed_to >= RECORDS, "everything is sealed as pointers")
+        wait_until(lambda: worker.status.sealed_to >= ONE_SEAL, "everything is sealed as pointers")
     assert command("check").exit_code == 0
     # The records were written with a retention of weeks. Brokers check after five minutes, so nothing is gone yet.
     retention_ms = 2_000
@@ -146,11 +144,11 @@ def test_retention_that_is_lowered_while_records_are_pending_is_an_error(
 def test_pointers_are_written_inline_after_retention_was_lowered_while_the_router_runs(
     make: Callable[[str], Command], kafka_admin: AdminClient
 ) -> None:
-    command = make(f"seal_records = {RECORDS}\n")
-    send_in_due_order(command, [bytes(900_000 if number == 250 else 500) for number in range(RECORDS)])
+    command = make(f"seal_records = {ONE_SEAL}\n")
+    send_in_due_order(command, [bytes(900_000 if number == 250 else 500) for number in range(ONE_SEAL)])
     retention_ms = 2_000
     with one_worker(command.config) as worker:
-        wait_until(lambda: worker.status.sealed_to >= RECORDS, "everything is sealed as pointers")
+        wait_until(lambda: worker.status.sealed_to >= ONE_SEAL, "everything is sealed as pointers")
         assert Placement.POINTER in {ref.placement for ref in segments(command)}
         alter(kafka_admin, command.topic, {"retention.ms": str(retention_ms)})
         worker.loop.retention = Retention(retention_ms)
@@ -159,7 +157,7 @@ def test_pointers_are_written_inline_after_retention_was_lowered_while_the_route
         )
         assert worker.count("seal_failures") == 0
     (bucket,) = stored_manifests(command.config)
-    assert bucket.entries == RECORDS
+    assert bucket.entries == ONE_SEAL
     assert bucket.needs_from == 250, "a record that fits into no segment stays in the delay topic"
     assert len(bucket.segments) <= 4
 

@@ -10,14 +10,12 @@ from index.buckets.bucket import Manifest, Placement
 from sidecar.config.model import load
 from tests.integration.one_worker import stored_manifests
 from tests.integration.router_process import RouterProcess
-from tests.integration.scenario import Stage, now_ms, wait_until
+from tests.integration.scenario import ONE_SEAL, Stage, now_ms, wait_until
 
 NOTICED_WITHIN_S = 60.0
 """The router looks at the topics every 15 s, and asks twice for a missing one."""
 
 DAY_MS = 86_400_000
-RECORDS = 500
-"""Records of one seal: each of a few records in a segment would bear too much of the cost of a read by pointer."""
 
 
 def status_of(router: RouterProcess, delay: str, partition: int = 0) -> dict[str, Any]:
@@ -65,7 +63,7 @@ def test_topics_deleted_under_a_running_router(stage: Stage) -> None:
 
 def test_retention_lowered_under_a_running_router(stage: Stage) -> None:
     """The gauge and the log follow, and `auto` puts payload into segments from then on."""
-    delay = stage.delay(default_target=stage.target(), seal_records=RECORDS, max_delay="7d")
+    delay = stage.delay(default_target=stage.target(), seal_records=ONE_SEAL, max_delay="7d")
     with stage.router() as router:
         router.start_and_wait()
         seal(stage, router, delay, buckets=1)
@@ -88,7 +86,7 @@ def keep(stage: Stage, topic: str, retention_ms: int) -> None:
 def seal(stage: Stage, router: RouterProcess, delay: str, buckets: int) -> None:
     """Write as many records with a fixed delay as are sealed at once, and wait until they are in a bucket."""
     due_ms = now_ms() + 3_600_000
-    stage.send_many(delay, [[("deliver-at", b"%d" % (due_ms + number))] for number in range(RECORDS)])
+    stage.send_many(delay, [[("deliver-at", b"%d" % (due_ms + number))] for number in range(ONE_SEAL)])
     wait_until(lambda: status_of(router, delay).get("buckets") == buckets, f"{buckets} buckets")
 
 

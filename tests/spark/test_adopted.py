@@ -71,13 +71,14 @@ def test_controls_are_left_to_the_router_and_all_between_them_is_staged(
 ) -> None:
     delay = delay_topic(stage, default_target=stage.target())
     soon_ms = now_ms() + 30_000
+    far_ms = soon_ms + 3_600_000
     # These are pending when the router reads their controls, however long the jobs take.
     controlled = {7, 8, 9, 1_005, 1_500}
 
     def post(first: int, count: int) -> None:
         for number in range(first, first + count):
-            due_ms = soon_ms + number + 3_600_000 * (number in controlled)
-            due: Header = ("deliver-at", b"%d" % due_ms)
+            due_ms = far_ms if number in controlled else soon_ms
+            due: Header = ("deliver-at", b"%d" % (due_ms + number))
             stage.post(delay, ("deliver-id", b"%d" % number), due, value=b"%d" % number)
 
     post(0, 1_000)

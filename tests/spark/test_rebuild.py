@@ -31,6 +31,8 @@ from tests.spark.backfill import (
     wait_for_end_of_session,
 )
 
+HOUR_MS = 3_600_000
+
 
 def test_a_router_goes_on_after_its_state_was_lost(
     spark: SparkSession, stage: Stage, tmp_path: Path, rng: Random
@@ -148,7 +150,7 @@ def test_what_controls_have_cancelled_is_not_pending_again(spark: SparkSession, 
         for name in (b"kept", b"cancelled", b"replaced", b"moved"):
             stage.send(delay, *named(name, far_ms), value=name)
         # Not due before a slow machine reads the open control.
-        stage.send(delay, *named(b"open", far_ms + 3_600_000), value=b"open")
+        stage.send(delay, *named(b"open", far_ms + HOUR_MS), value=b"open")
         stage.send(delay, ("deliver-cancel", b"cancelled"))
         stage.send(delay, *named(b"replaced", far_ms + 1, ("deliver-replace", b"true")), value=b"instead")
         no_more: Header = ("deliver-if-due", b"7")
@@ -185,7 +187,7 @@ def test_what_controls_have_cancelled_is_not_pending_again(spark: SparkSession, 
 
 def test_receipts_that_are_gone_must_be_spoken_for(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     delay = delay_topic(stage, default_target=stage.target(), begun=False)
-    far_ms = now_ms() + 3_600_000
+    far_ms = now_ms() + HOUR_MS
     stage.send(delay, *named(b"a", far_ms))
     stage.send(delay, ("deliver-cancel", b"a"))
     stage.send(delay, *named(b"b", far_ms, ("deliver-replace", b"true")))
@@ -228,7 +230,7 @@ def test_traces_of_a_router_behind_a_control_without_a_receipt(
     spark: SparkSession, stage: Stage, tmp_path: Path, trace: str
 ) -> None:
     delay = delay_topic(stage, default_target=stage.target(), begun=False)
-    far_ms = now_ms() + 3_600_000
+    far_ms = now_ms() + HOUR_MS
     stage.send(delay, *named(b"a", far_ms))
     stage.send(delay, ("deliver-move", b"a"), ("deliver-at", b"%d" % (far_ms + 1)))
     stage.send(delay, ("deliver-cancel", b"b"))
@@ -248,7 +250,7 @@ def test_committed_copies_behind_an_open_transaction_are_waited_for(
 ) -> None:
     out = stage.target()
     delay = delay_topic(stage, default_target=out, begun=False)
-    far_ms = now_ms() + 3_600_000
+    far_ms = now_ms() + HOUR_MS
     for _ in range(5):
         stage.send(delay, ("deliver-at", b"%d" % far_ms))
     settings = settings_of(stage, tmp_path)
